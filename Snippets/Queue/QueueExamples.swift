@@ -160,7 +160,7 @@ func values(_ queue: TaskQueue, _ me: [UInt8]) async throws {
   let page = bytes.map { String(decoding: $0, as: UTF8.self) }
   // snippet.end
   // snippet.leader
-  // The first one leads, until it removes the value.
+  // The first process leads, until it removes the value.
   let isLeader = try await queue.setValue(me, named: "leader", replacing: nil)
   // snippet.end
   print(page ?? "from the beginning", isLeader)

@@ -48,7 +48,7 @@ try await queue.setValue(Array("page 2".utf8), named: "cursor")
 // snippet.end
 
 // snippet.replace
-// The first one leads, until it removes the value.
+// The first process leads, until it removes the value.
 let isLeader = try await queue.setValue(
   Array("host 1".utf8),
   named: "leader",

@@ -112,7 +112,7 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
 
   /// Records how long a run of a task took; the average includes the last `count` runs.
   mutating func recordRun(of name: String, lasting duration: Duration, averaging count: Int) {
-    tasks[name, default: Entry()].durations.append(duration, keeping: count)
+    tasks[name, default: Entry()].durations.append(duration, keepingLast: count)
   }
 }
 

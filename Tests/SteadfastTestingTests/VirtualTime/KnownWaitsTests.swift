@@ -64,7 +64,7 @@ import Testing
       _ = try await queue.enqueue(Work()).outcome()
       try await run
     }
-    #expect(text.contains("which can't start: the queue performs 1, the maximum"))
+    #expect(text.contains("can't start: the queue already performs the maximum number"))
   }
 
   @Test func `the error names a paused queue`() async {

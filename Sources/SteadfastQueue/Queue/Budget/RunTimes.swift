@@ -1,14 +1,15 @@
 import SystemFoundation
 
-/// The time that a run has, and its measurements of how long attempts take.
+/// The deadline of a run, and measurements of how long attempts take.
 struct RunBudget: Sendable {
-  /// When the time is up, by the queue's stopwatch.
+  /// The time on the queue's stopwatch at which the budget is used up.
   let deadline: Duration
   private var times: RunTimes
-  /// The times that this run has measured, in order.
+  /// How long the attempts of this run took, in the order in which they ended.
   private(set) var measured: [(name: String, time: Duration)] = []
-  /// The names whose tasks did not fit into the budget when the run began.
-  private(set) var tooLong: Set<String> = []
+  /// The names whose attempts took longer, on average, than the budget that was left at the run's
+  /// first claim.
+  private(set) var namesTooLong: Set<String> = []
   private var hasClaimed = false
 
   init(deadline: Duration, times: RunTimes) {
@@ -16,26 +17,26 @@ struct RunBudget: Sendable {
     self.times = times
   }
 
-  /// Returns how many tasks of each name may be claimed: none of a name whose average exceeds the
-  /// remaining time, and none at all after the deadline.
-  mutating func room(in room: [String: Int], at now: Duration) -> [String: Int] {
+  /// Returns the maximum number of tasks with each name in a claim: 0 for a name whose average
+  /// exceeds the remaining time, 0 for all names after the deadline, and otherwise the given limit.
+  mutating func claimLimits(from limits: [String: Int], at now: Duration) -> [String: Int] {
     let left = deadline - now
-    guard left > .zero else { return room.mapValues { _ in 0 } }
+    guard left > .zero else { return limits.mapValues { _ in 0 } }
     let long = times.names.filter { name in times.average(of: name).map { $0 > left } ?? false }
-    if !hasClaimed { tooLong = Set(long) }
+    if !hasClaimed { namesTooLong = Set(long) }
     hasClaimed = true
-    guard !long.isEmpty else { return room }
-    var room = room
-    for name in long { room[name] = 0 }
-    return room
+    guard !long.isEmpty else { return limits }
+    var limits = limits
+    for name in long { limits[name] = 0 }
+    return limits
   }
 
   /// Records how long an attempt took.
   ///
-  /// An attempt that was cut short before the deadline does not count. One that was cut short at
-  /// the deadline needed more time, perhaps much more. It counts as twice its time, or as the
-  /// average if that is longer. With its own time alone, a name whose attempts begin late would
-  /// always seem to fit.
+  /// An attempt that was cut short before the deadline does not count. An attempt that was cut
+  /// short at the deadline counts as twice its duration, or as the name's average if that is
+  /// longer: it would have taken longer, by an unknown time. If only the measured duration counted,
+  /// an attempt that started shortly before the deadline would make the average too short.
   mutating func addRunTime(_ time: Duration, of name: String, wasCutShort: Bool, at now: Duration) {
     guard !wasCutShort || now >= deadline else { return }
     let time = wasCutShort ? max(time * 2, times.average(of: name) ?? .zero) : time
@@ -45,36 +46,36 @@ struct RunBudget: Sendable {
 
   /// Adds the run's measurements to the stored ones.
   ///
-  /// `waiting` contains the names of ``tooLong`` that have waiting tasks. They were skipped because
-  /// of times that may have been exceptions, so the oldest time is dropped: after three such runs
-  /// at most, the name gets an attempt again.
-  func update(_ stored: inout RunTimes, waiting: Set<String>) {
+  /// `skippedNames` contains the names in ``namesTooLong`` that have waiting tasks. Of each, the
+  /// oldest measurement is dropped, because it may have been an exception. So after three such runs
+  /// at most, the name has no measurements, and an attempt starts.
+  func update(_ stored: inout RunTimes, skippedNames: Set<String>) {
     for (name, time) in measured { stored.add(time, of: name) }
-    for name in waiting { stored.forgetOldest(of: name) }
+    for name in skippedNames { stored.removeOldestTime(of: name) }
   }
 }
 
-/// How long the last attempts of each name took, stored as a value.
+/// How long the last attempts at tasks with each name took.
 ///
-/// The value is a JSON object: the seconds of each name, the latest last. All of it can be measured
-/// again, so an invalid value counts as an empty one.
+/// This is stored as a JSON object: for each name, an array of seconds, the latest last. An object
+/// that can't be decoded counts as empty, because everything in it can be measured again.
 struct RunTimes: Sendable, Equatable {
   /// The number of attempts in an average.
-  static let averaging = 3
+  private static let attemptsPerAverage = 3
 
   private var seconds: [String: [Double]] = [:]
 
   init() {}
 
-  /// Reads a value; `nil` is an empty one.
+  /// Decodes the stored bytes; `nil` means that nothing was measured.
   init(_ bytes: [UInt8]?) {
     guard let bytes else { return }
     seconds = (try? JSONDecoder().decode([String: [Double]].self, from: Data(bytes))) ?? [:]
   }
 
-  /// The bytes of the value.
+  /// Returns the bytes to store.
   ///
-  /// If the JSON exceeds the limit, names are left out with their times, the longest names first.
+  /// If the JSON is longer than the limit, the longest names are left out, with their times.
   func bytes(limit: Int = TaskQueueError.maxValueSize) throws -> [UInt8] {
     var kept = seconds
     var bytes = try StableJSON.encode(kept)
@@ -86,24 +87,22 @@ struct RunTimes: Sendable, Equatable {
     return bytes
   }
 
-  /// The name of the value; each queue of a group has its own.
+  /// The name of the value under which the times are stored.
   static let valueName = "steadfast.runtimes"
 
-  /// The names with a measured attempt.
+  /// The names that have measurements.
   var names: some Sequence<String> { seconds.keys }
 
-  /// The mean of the last attempts of a name; `nil` if none was measured.
+  /// The average duration of the last attempts; `nil` if none was measured.
   func average(of name: String) -> Duration? {
     seconds[name]?.meanDuration
   }
 
-  /// Records how long an attempt took.
   mutating func add(_ time: Duration, of name: String) {
-    seconds[name, default: []].append(time, keeping: Self.averaging)
+    seconds[name, default: []].append(time, keepingLast: Self.attemptsPerAverage)
   }
 
-  /// Drops the oldest time of a name.
-  mutating func forgetOldest(of name: String) {
+  mutating func removeOldestTime(of name: String) {
     guard var all = seconds[name] else { return }
     all.removeFirst()
     seconds[name] = all.isEmpty ? nil : all
@@ -112,15 +111,15 @@ struct RunTimes: Sendable, Equatable {
 
 /// Durations in seconds, the latest one last.
 extension [Double] {
-  /// The mean of the times; `nil` if there are none.
+  /// The mean of the durations; `nil` if there are none.
   var meanDuration: Duration? {
     guard !isEmpty else { return nil }
-    // A store may contain anything. A mean below zero would leave time that does not exist.
+    // The numbers come from a store, so they may be negative or huge.
     return .seconds(Swift.min(Swift.max(0, reduce(0, +) / Double(count)), 1e9))
   }
 
-  /// Adds a time, and drops all but the latest ones.
-  mutating func append(_ time: Duration, keeping count: Int) {
+  /// Adds a duration, and then removes all but the last `count` durations.
+  mutating func append(_ time: Duration, keepingLast count: Int) {
     append(Swift.max(0, time / .seconds(1)))
     self = Array(suffix(count))
   }

@@ -282,7 +282,7 @@ extension Results {
       for isRemoval in [false, true] {
         let same = settlements.filter { $0.change.isRemoval == isRemoval }
         guard let change = same.first?.change else { continue }
-        await owner.applyRemoteEffects(Consequences(tasks: same.map(\.record.id)), of: change)
+        await owner.applyConsequences(Consequences(tasks: same.map(\.record.id)), of: change)
       }
     }
   }
@@ -353,9 +353,9 @@ extension Results {
   /// Carries out commands that arrived while their tasks were being settled or released.
   ///
   /// If the store fails, a command stays pending, and the next run carries it out. If the store is
-  /// only temporarily unavailable, but the caller is cancelled and can't wait, the finisher, a
-  /// Swift task of the run, carries out the command. At the end, callers that wait for an idle
-  /// queue are notified, even if there were no commands.
+  /// temporarily unavailable and this Swift task can't wait, the finisher carries the command out.
+  /// At the end, this notifies `idleWaiters`, even if there were no commands, because the queue may
+  /// be idle.
   ///
   /// - Parameters:
   ///   - requests: The commands, with their tasks.
@@ -388,7 +388,7 @@ extension Results {
         if isLeftToFinisher { dispatch.signals.finisher.signal() }
       }
     }
-    dispatch.signals.idleWatch.notifyOfStep()
+    dispatch.signals.idleWaiters.notifyOfStep()
   }
 
   /// Carries out a command instead of an earlier one, which stays pending if this fails.
@@ -402,7 +402,7 @@ extension Results {
       finishCommand(of: id, requeuing: isDone ? nil : earlier)
       // A run may have started in the meantime.
       dispatch.signals.finisher.signal()
-      dispatch.signals.idleWatch.notifyOfStep()
+      dispatch.signals.idleWaiters.notifyOfStep()
     }
     isDone = try await carryOutPending(command, for: id)
     return isDone

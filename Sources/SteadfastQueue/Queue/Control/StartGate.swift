@@ -45,7 +45,7 @@ extension StartGate {
       return machine.takeUnstartedDuringPause()
     }
     await results.releaseUnstarted(unstarted)
-    dispatch.signals.idleWatch.notifyOfStep()
+    dispatch.signals.idleWaiters.notifyOfStep()
   }
 
   /// Waits until no more attempts can start in spite of the pause, or until cancelled.
@@ -305,7 +305,7 @@ extension StartGate {
     while upkeep.state.withLock({ $0.conditions.awaitsMonitors }),
       !dispatch.machine.withLock({ $0.isStopping }), !Task.isCancelled
     {
-      // Cancellation ends the loop.
+      // Cancellation ends the loop, and the workers too.
       try? await dispatch.signals.conditionsReported.wait {
         let awaits = upkeep.state.withLock { $0.conditions.awaitsMonitors }
         return awaits && !dispatch.machine.withLock { $0.isStopping } ? nil : .success(())

@@ -238,7 +238,7 @@ extension Enqueuer {
         results = try await storage.persist(records.map { .insert($0, onDuplicate: policy) })
       }
       guard !results.contains(where: \.isImpossibleForInsertion) else {
-        throw UnusableAnswer(results: results, to: records.count)
+        throw MismatchedOutcomes(outcomes: results, changeCount: records.count)
       }
     } catch {
       observers.withdrawEnqueuedEvents(of: records)
@@ -274,7 +274,7 @@ extension Enqueuer {
         try await observers.changes.wait(until: .allIsReported, of: twin)
       }
     }
-    throw UnusableAnswer(results: results, to: batch.count)
+    throw MismatchedOutcomes(outcomes: results, changeCount: batch.count)
   }
 
   /// Reports whether a new task was added.
@@ -299,7 +299,7 @@ extension Enqueuer {
     }
     observers.events.postEnqueuedEvent(of: record.id)
     upkeep.reportIfUnhandled(record)
-    dispatch.becomesAvailable(at: record.availableDate, after: now)
+    dispatch.lookForWork(at: record.availableDate, after: now)
     return nil
   }
 }

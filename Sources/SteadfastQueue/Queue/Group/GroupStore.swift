@@ -1,21 +1,21 @@
 import Synchronization
 
-/// The view that one queue has of its group's store: its own tasks.
+/// A store for one queue of a group, which contains only the tasks of that queue.
 ///
-/// The view adds the queue's name to everything that it stores. If a change has consequences for
-/// waiting tasks of other queues, it notifies these queues.
+/// It calls the group's store, with the queue's name added to tasks, filters, claims and values. If
+/// a change has consequences for tasks of other queues, it notifies these queues.
 struct GroupStore: StoreWrapper {
   let base: any Persistence
-  /// The stored name of the queue (``TaskRecord/queue``).
+  /// The queue's name as it is stored in ``TaskRecord/queue``; empty for the queue `"default"`.
   let queue: String
   let members: GroupMembers
 
   var use: (any StoreUse)? { members.use }
 
   func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
-    let outcomes = try await base.apply(batch.map(inQueue), durability: durability)
+    let outcomes = try await base.apply(batch.map(assignedToQueue), durability: durability)
     for (change, outcome) in zip(batch, outcomes) {
-      // A queue of the group may complete what a task of another queue awaits.
+      // The task that waits for the completion may belong to another queue.
       if case .complete = change, outcome == .done { members.lookForWork(except: queue) }
       guard let consequences = outcome.consequences else { continue }
       await members.notifyOthers(of: consequences, causedBy: change, from: queue)
@@ -34,15 +34,15 @@ struct GroupStore: StoreWrapper {
     after id: TaskID?,
     limit: Int
   ) async throws -> [TaskRecord] {
-    try await base.tasks(matching: inQueue(filter), after: id, limit: limit)
+    try await base.tasks(matching: limitedToQueue(filter), after: id, limit: limit)
   }
 
   func count(matching filter: TaskFilter) async throws -> Int {
-    try await base.count(matching: inQueue(filter))
+    try await base.count(matching: limitedToQueue(filter))
   }
 
   func contains(_ filter: TaskFilter) async throws -> Bool {
-    try await base.contains(inQueue(filter))
+    try await base.contains(limitedToQueue(filter))
   }
 
   func value(named name: String) async throws -> [UInt8]? {
@@ -53,32 +53,31 @@ struct GroupStore: StoreWrapper {
     for record: TaskRecord,
     onDuplicate policy: UniquePolicy
   ) throws -> InsertStatement? {
-    try base.insertStatement(for: inQueue(record), onDuplicate: policy)
+    try base.insertStatement(for: assignedToQueue(record), onDuplicate: policy)
   }
 
-  /// Does nothing: the store belongs to the group.
+  /// Does nothing, because the other queues of the group use the same store.
   func close() async throws {}
 
-  /// Throws: the store belongs to the group.
-  func destroy() async throws { throw isDestroyedAsAWhole }
+  /// Throws, because the other queues of the group use the same store.
+  func destroy() async throws { throw sharedStoreError }
 
-  var isDestroyedAsAWhole: TaskQueueError {
+  var sharedStoreError: TaskQueueError {
     TaskQueueError(
       .invalidArgument,
-      "the queue '\(members.name(ofQueue: queue))' shares its store with the other queues of its "
-        + "group, and can't be destroyed alone: destroy the group, or cancel and remove the queue's tasks"
+      "the queue '\(members.name(ofStoredName: queue))' shares its store with the other queues of its "
+        + "group, so it can't be destroyed alone; destroy the group, or remove the queue's tasks"
     )
   }
 
-  /// The other queues of the group.
   var otherQueues: [QueueCore] { members.queues(except: queue) }
 
-  // MARK: The queue's part of the store
+  // MARK: Adding the queue's name
 
-  private func inQueue(_ change: TaskChange) -> TaskChange {
+  private func assignedToQueue(_ change: TaskChange) -> TaskChange {
     switch change {
     case .insert(let record, let policy):
-      .insert(inQueue(record), onDuplicate: policy)
+      .insert(assignedToQueue(record), onDuplicate: policy)
     case .unpark(let name, _): .unpark(name: name, queue: queue)
     case .prune(let state, let date, let count, let now, _):
       .prune(state, endedBefore: date, keepingLatest: count, now: now, queue: queue)
@@ -90,29 +89,33 @@ struct GroupStore: StoreWrapper {
     }
   }
 
-  /// Adds the queue's name to a record, unless the record names a queue itself, as an occurrence of
-  /// another queue's schedule does.
-  private func inQueue(_ record: TaskRecord) -> TaskRecord {
+  /// Returns a copy of a record with the queue's name, or with the stored form of the queue's name
+  /// that the record already has.
+  ///
+  /// A record has a queue's name if it is a task of another queue's schedule.
+  private func assignedToQueue(_ record: TaskRecord) -> TaskRecord {
     let queue =
       record.queue.isEmpty ? queue : TaskQueueGroup.storedName(ofQueue: record.queue)
     return queue == record.queue ? record : record.replacing(queue: queue)
   }
 
-  /// Limits a filter to the queue, unless the filter names another queue, or all of them.
-  private func inQueue(_ filter: TaskFilter) -> TaskFilter {
+  /// Returns a copy of a filter that matches only tasks of the queue, unless the filter already has
+  /// a queue's name or matches the tasks of all queues.
+  private func limitedToQueue(_ filter: TaskFilter) -> TaskFilter {
     guard filter.queue == "" else { return filter }
     var filter = filter
     filter.queue = queue
     return filter
   }
 
-  /// Returns the stored name of a value.
+  /// Returns the name under which the group's store has a value.
   ///
-  /// Each queue has its own copy of the values that the package uses.
+  /// All queues share the application's values. Of the package's own values, whose names start with
+  /// `steadfast.`, each queue has its own, so the queue's name is added to the value's name.
   private func valueName(_ name: String) -> String {
     guard name.utf8.starts(with: "steadfast.".utf8) else { return name }
-    // Names that contain no text of the application have no space and no slash, so the queue's name
-    // can follow them. Existing files, and the names of other queues' schedules, have this form.
+    // A space in the name means that the caller has already added a queue's name, as for another
+    // queue's schedules. Otherwise, only a name with a slash contains a string of the application.
     let end = name.utf8.firstIndex { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: " ") }
     if let end, name.utf8[end] == UInt8(ascii: " ") {
       let other = String(name[end...].dropFirst())
@@ -120,26 +123,28 @@ struct GroupStore: StoreWrapper {
     }
     guard !queue.isEmpty else { return name }
     guard let end else { return "\(name) \(queue)" }
-    // The text after a slash, a name of tasks that have a limit, may contain anything. So it comes
-    // last, after a character that a queue's name can't contain. Otherwise, the tasks "Mail q" of
-    // the default queue would share a limit with the tasks "Mail" of the queue "q".
+    // After the slash follows a task name, of tasks with a rate limit, which may contain any
+    // characters. So insert the queue's name before the slash, and end it with a character that no
+    // queue's name contains. If it came last, the tasks named "Mail q" of the default queue would
+    // share a limit with the tasks named "Mail" of the queue "q".
     return "\(name[..<end]) \(queue)\u{1f}\(name[end...])"
   }
 }
 
-/// The queues of a group, which notify each other of consequences for their tasks.
+/// The queues of a group, and what they share.
 final class GroupMembers: Sendable {
   private struct Member: Sendable {
     weak var queue: QueueCore?
   }
 
-  /// Which group runs on the store.
   let use: GroupUse
   /// Whether the store is unavailable for one of the queues.
   ///
-  /// The queues share this object, because some calls of a queue reach others.
+  /// The queues share this object, because a call of one queue may wait for a call of another
+  /// queue.
   let availability = StoreAvailability()
   let suspects = Suspects()
+  /// The queues by their stored names.
   private let members = Mutex<[String: Member]>([:])
 
   init(group name: String, on store: any Persistence) {
@@ -150,27 +155,26 @@ final class GroupMembers: Sendable {
     members.withLock { $0[name] = Member(queue: queue) }
   }
 
-  func name(ofQueue name: String) -> String {
-    members.withLock { $0[name]?.queue?.name } ?? name
+  func name(ofStoredName storedName: String) -> String {
+    members.withLock { $0[storedName]?.queue?.name } ?? storedName
   }
 
   func queue(named name: String) -> QueueCore? {
     members.withLock { $0[TaskQueueGroup.storedName(ofQueue: name)]?.queue }
   }
 
-  /// Makes the other queues look for available tasks.
   func lookForWork(except name: String) {
     for other in queues(except: name) { other.dispatch.lookForWork() }
   }
 
-  /// Notifies the other queues of the consequences of a change for tasks that wait.
+  /// Tells the other queues how a change has affected tasks, which may be theirs.
   func notifyOthers(
     of consequences: Consequences,
     causedBy change: TaskChange,
     from name: String
   ) async {
     for other in queues(except: name) {
-      await other.results.applyRemoteEffects(consequences, of: change)
+      await other.results.applyConsequences(consequences, of: change)
     }
   }
 
@@ -181,7 +185,8 @@ final class GroupMembers: Sendable {
   }
 }
 
-/// The use of a store by a group: it begins with the first queue that runs, and ends with the last.
+/// Reports that a group uses a store: from the start of the first run of any of its queues until
+/// the last run has ended.
 final class GroupUse: StoreUse {
   private let name: String
   private let use: (any StoreUse)?

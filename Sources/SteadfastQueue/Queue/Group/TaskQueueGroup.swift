@@ -11,18 +11,17 @@ import Synchronization
 /// try await group.run()
 /// ```
 ///
-/// Each queue uses the store as if it were alone: it performs, looks up, pauses and prunes only its
-/// own tasks, and a unique key or an order key belongs to one queue. Two things cross the queues. A
-/// task may wait for tasks of other queues (``TaskOptions/dependencies``), and a task's ID
-/// identifies it in every queue. All queues share the values of an application
-/// (``TaskQueue/setValue(_:named:durability:)``).
+/// Each queue performs, looks up, pauses and prunes only its own tasks. Unique keys and order keys
+/// apply within one queue. A task may depend on tasks of other queues
+/// (``TaskOptions/dependencies``), so each task ID occurs only once in the store. All queues share
+/// the application's values (``TaskQueue/setValue(_:named:durability:)``).
 ///
-/// If the group is made without one of its queues, that queue's tasks stay in the store, and are
-/// performed once the queue is added again. The queue with the name `"default"` has the tasks of a
-/// ``TaskQueue`` that was alone on the store.
+/// If a later group has no queue with the name of an earlier one, the earlier queue's tasks stay in
+/// the store. They are performed once a queue with that name is added. The queue with the name
+/// `"default"` performs the tasks that a ``TaskQueue`` without a group has left in the store.
 public final class TaskQueueGroup: Sendable {
-  /// The name of the queue whose tasks are stored as if there were no group.
-  private static let plainName = "default"
+  /// The name of the queue whose tasks are stored without a queue's name, as without a group.
+  private static let defaultName = "default"
 
   /// The group's name, shown in error messages.
   public let name: String
@@ -36,28 +35,26 @@ public final class TaskQueueGroup: Sendable {
   struct State: Sendable {
     var queues: [String: TaskQueue] = [:]
     /// The names of queues that are being added.
-    var coming: Set<String> = []
+    var namesBeingAdded: Set<String> = []
+    /// Yields queues to the current run, which runs them; `nil` if the group is not running.
     var run: AsyncStream<TaskQueue>.Continuation?
     var isShutDown = false
 
-    /// The queues in the order of their names.
-    ///
-    /// The group goes through them in this order, so that virtual time is reproducible.
+    /// The queues sorted by name, so that tests in virtual time are reproducible.
     var sortedQueues: [TaskQueue] { queues.values.sorted { $0.name < $1.name } }
   }
 
   /// Makes a group without queues.
   ///
-  /// Nothing is opened or performed yet.
+  /// This does not open the store.
   ///
   /// - Parameters:
-  ///   - name: the group's name.
+  ///   - name: the group's name, for error messages.
   ///   - persistence: the store of all queues; by default in memory.
-  ///   - configuration: the configuration of each queue for which ``addQueue(_:configuration:)``
-  ///     gives no other.
+  ///   - configuration: the configuration of each queue that is added without its own.
   ///   - clock: the clock of all queues.
-  ///   - prepare: called with each queue that is added, for example to register the handlers that
-  ///     all queues have.
+  ///   - prepare: a closure that is called with each new queue before it runs, for example to
+  ///     register the handlers that all queues have.
   public init(
     name: String = "group",
     persistence: some Persistence = InMemoryStore(),
@@ -75,23 +72,23 @@ public final class TaskQueueGroup: Sendable {
 
   // MARK: Queues
 
-  /// Adds a queue.
+  /// Makes a queue, and adds it to the group.
   ///
-  /// While the group runs, the queue runs at once.
+  /// If the group is running, the queue starts to run at once.
   ///
   /// - Parameters:
   ///   - name: the queue's name, under which its tasks are stored: 1 to 255 bytes of UTF-8 without
   ///     control characters.
   ///   - configuration: how the queue performs its tasks; by default the group's configuration.
-  /// - Returns: The queue, which the group also stores.
-  /// - Throws: A ``TaskQueueError`` if the group has a queue of this name
+  /// - Returns: The queue, which the group keeps.
+  /// - Throws: A ``TaskQueueError`` if the group already has a queue with this name
   ///   (``TaskQueueError/Code/nameTaken``), the name is invalid, or the group was shut down.
   @discardableResult
   public func addQueue(
     _ name: String,
     configuration: TaskQueueConfiguration? = nil
   ) async throws -> TaskQueue {
-    try reserve(name)
+    try reserveName(name)
     let storedName = Self.storedName(ofQueue: name)
     let queue = TaskQueue(
       name: name,
@@ -102,7 +99,7 @@ public final class TaskQueueGroup: Sendable {
     await prepare(queue)
     members.add(queue.core, storedAs: storedName)
     let isShutDown = state.withLock { state in
-      state.coming.remove(name)
+      state.namesBeingAdded.remove(name)
       state.queues[name] = queue
       state.run?.yield(queue)
       return state.isShutDown
@@ -111,13 +108,13 @@ public final class TaskQueueGroup: Sendable {
     return queue
   }
 
-  private func reserve(_ name: String) throws(TaskQueueError) {
+  private func reserveName(_ name: String) throws(TaskQueueError) {
     guard !name.isEmpty else {
-      throw TaskQueueError(.invalidArgument, "the queue's name is empty; give it a name")
+      throw TaskQueueError(.invalidArgument, "the queue's name is empty; give the queue a name")
     }
     try TaskQueueError.check(queue: name)
     let (isTaken, isShutDown) = state.withLock { state in
-      let isTaken = state.queues[name] != nil || !state.coming.insert(name).inserted
+      let isTaken = state.queues[name] != nil || !state.namesBeingAdded.insert(name).inserted
       return (isTaken, state.isShutDown)
     }
     if isTaken {
@@ -127,7 +124,7 @@ public final class TaskQueueGroup: Sendable {
       )
     }
     guard isShutDown else { return }
-    state.withLock { _ = $0.coming.remove(name) }
+    state.withLock { _ = $0.namesBeingAdded.remove(name) }
     throw shutDownError
   }
 
@@ -135,13 +132,13 @@ public final class TaskQueueGroup: Sendable {
     TaskQueueError(.shutDown, "the group '\(name)' was shut down; make a new one")
   }
 
-  static func storedName(ofQueue name: String) -> String { name == plainName ? "" : name }
-  static func name(ofStoredName name: String) -> String { name.isEmpty ? plainName : name }
+  static func storedName(ofQueue name: String) -> String { name == defaultName ? "" : name }
+  static func name(ofStoredName name: String) -> String { name.isEmpty ? defaultName : name }
 
   /// Returns the queue with a name.
   ///
   /// - Throws: A ``TaskQueueError`` with the code ``TaskQueueError/Code/unknownQueue`` if the group
-  ///   has no queue of this name.
+  ///   has no queue with this name.
   public func queue(named name: String) throws(TaskQueueError) -> TaskQueue {
     if let queue = state.withLock({ $0.queues[name] }) { return queue }
     let names = queues.map { "'\($0.name)'" }.joined(separator: ", ")
@@ -159,18 +156,20 @@ public final class TaskQueueGroup: Sendable {
 
   // MARK: Tasks
 
-  /// Adds a task to a queue, as `enqueue` of the queue does.
+  /// Adds a task to the queue with a name.
+  ///
+  /// This is a shorthand for calling `enqueue` on the queue.
   ///
   /// - Parameters:
   ///   - payload: the task's payload.
   ///   - name: the name of the queue.
   ///   - delay: how long the task waits before it is available.
-  ///   - uniqueKey: a key, with which only one task of the queue is performed at a time; by default
-  ///     the payload's own (``TaskPayload/uniqueKey``).
+  ///   - uniqueKey: a key that identifies duplicates of the task in the queue; by default
+  ///     ``TaskPayload/uniqueKey``.
   ///   - options: how the task is performed; by default the options of its type.
   /// - Returns: The task.
   /// - Throws: A ``TaskQueueError`` with the code ``TaskQueueError/Code/unknownQueue`` if the group
-  ///   has no queue of this name; the same errors as the queue's `enqueue`.
+  ///   has no queue with this name; the same errors as the queue's `enqueue`.
   @discardableResult
   public func enqueue<Payload: TaskPayload>(
     _ payload: Payload,
@@ -187,21 +186,21 @@ public final class TaskQueueGroup: Sendable {
     )
   }
 
-  /// Returns the number of tasks of all queues that match a filter, by default unfinished tasks.
+  /// Returns how many tasks in the store match a filter; by default, counts unfinished tasks.
   ///
-  /// This includes queues that are in the store, but not in the group. To count the tasks of one
-  /// queue, set the filter's ``TaskFilter/queue``; an empty name means all queues.
+  /// This also counts the tasks of queues that were not added to this group. To count the tasks of
+  /// one queue, set the filter's ``TaskFilter/queue``; an empty name means all queues.
   ///
   /// - Throws: The error that keeps the store from being opened or read.
   public func count(matching filter: TaskFilter = .unfinished) async throws -> Int {
     try await store.open()
-    return try await store.count(matching: inStore(filter))
+    return try await store.count(matching: replacingQueueName(in: filter))
   }
 
-  /// Returns tasks of all queues that match a filter, in the order of their IDs.
+  /// Returns the tasks in the store that match a filter, in the order of their IDs.
   ///
-  /// This includes queues that are in the store, but not in the group. ``TaskRecord/queue`` is the
-  /// name of a task's queue; for the queue `"default"` it is empty.
+  /// This also returns the tasks of queues that were not added to this group. ``TaskRecord/queue``
+  /// is the name of a task's queue; it is empty for the queue `"default"`.
   ///
   /// - Parameters:
   ///   - filter: which tasks to return; by default those that have not ended.
@@ -215,7 +214,7 @@ public final class TaskQueueGroup: Sendable {
     limit: Int? = nil
   ) async throws -> [TaskRecord] {
     try await store.open()
-    let filter = inStore(filter)
+    let filter = replacingQueueName(in: filter)
     if let limit { return try await store.tasks(matching: filter, after: id, limit: max(0, limit)) }
     var found: [TaskRecord] = []
     let now = TaskIDGenerator.latest(before: clock.date)
@@ -223,26 +222,28 @@ public final class TaskQueueGroup: Sendable {
     return found
   }
 
-  private func inStore(_ filter: TaskFilter) -> TaskFilter {
+  /// Returns a copy of a filter with the stored name of its queue.
+  private func replacingQueueName(in filter: TaskFilter) -> TaskFilter {
     var filter = filter
     filter.queue = filter.queue.flatMap { $0.isEmpty ? nil : Self.storedName(ofQueue: $0) }
     return filter
   }
 
-  /// Removes the tasks of all queues for good, with the storage behind them.
+  /// Removes all tasks and values for good, and deletes their storage, such as the store's file.
   ///
-  /// It cancels the attempts under way, waits for them, and shuts the group down. Every later call
-  /// throws. If the waiting is cancelled, the group is shut down, and its tasks stay.
+  /// The call shuts the group down, cancels the attempts under way, and waits for them. Every later
+  /// call throws.
   ///
-  /// - Throws: A ``TaskQueueError`` if a handler of the group calls it
-  ///   (``TaskQueueError/Code/waitsForItself``). `CancellationError` when the waiting is cancelled.
-  ///   Any error of the store.
+  /// - Throws: A ``TaskQueueError`` if a handler of one of the queues makes the call
+  ///   (``TaskQueueError/Code/waitsForItself``). `CancellationError` if the call is cancelled while
+  ///   it waits for the attempts: then the group is shut down, but its tasks stay. Any error of the
+  ///   store.
   public func destroy() async throws {
     let queues = queues
     for queue in queues { try queue.core.checkCanBeDestroyed() }
-    try await QueueCore.destroying(queues.map(\.core)) {
+    try await QueueCore.markDestroyed(queues.map(\.core)) {
       await shutDown(within: .zero)
-      for queue in queues { try await queue.core.waitToBeDestroyed() }
+      for queue in queues { try await queue.core.waitForRunEnd() }
       try await store.destroy()
     }
   }
@@ -250,10 +251,10 @@ public final class TaskQueueGroup: Sendable {
 
 /// Operations on all queues of a group.
 extension TaskQueueGroup {
-  /// Performs the tasks of all queues until it is cancelled or the group is shut down.
+  /// Performs the tasks of all queues until the call is cancelled or the group is shut down.
   ///
-  /// Queues that are added later run, too. A queue that is shut down alone leaves the others
-  /// running. If one queue fails, the others are cancelled.
+  /// Queues that are added later run, too. If only one queue is shut down, the others continue to
+  /// run. If the run of one queue throws an error, the runs of the others are cancelled.
   ///
   /// - Throws: `CancellationError`; a ``TaskQueueError`` if the group is already running
   ///   (``TaskQueueError/Code/alreadyRunning``) or was shut down; the errors of
@@ -268,14 +269,14 @@ extension TaskQueueGroup {
           do {
             try await queue.run()
           } catch let error as TaskQueueError where error.code == .shutDown {
-            // The other queues go on.
+            // The other queues continue.
           } catch {
             continuation.finish()
             throw error
           }
         }
       }
-      // The sequence ends with the shutdown, or because of a cancellation.
+      // The sequence ends when the group is shut down, or this call is cancelled.
       try Task.checkCancellation()
     }
   }
@@ -302,10 +303,11 @@ extension TaskQueueGroup {
 
   private func endRun() { state.withLock { $0.run = nil } }
 
-  /// Performs the tasks of all queues that are available now, and returns when they are done.
+  /// Performs the tasks of all queues that are available at the time of the call, and returns when
+  /// they are done.
   ///
-  /// Queues that are added later, and those that were shut down alone, are not included. If one
-  /// queue fails, the others are cancelled.
+  /// The call ignores queues that are added after it has started, and queues that were shut down.
+  /// If one queue throws an error, the others are cancelled.
   ///
   /// - Returns: The number of attempts in all queues.
   /// - Throws: The errors of ``TaskQueue/runAvailable()``.
@@ -314,15 +316,16 @@ extension TaskQueueGroup {
     try await runPass { try await $0.runAvailable() }
   }
 
-  /// Performs the available tasks of all queues that are expected to end in time.
+  /// Performs the available tasks of all queues that are expected to end within the budget.
   ///
-  /// All queues run at the same time, as with ``TaskQueue/run(within:)``, each with its own workers
-  /// and averages, but with one deadline. When it has passed, or the call is cancelled, attempts
-  /// under way are cancelled and their tasks wait as before. Queues that are added later, and those
-  /// that were shut down alone, are not included. If one queue fails, the others are cancelled.
+  /// All queues run at the same time, as with ``TaskQueue/run(within:)``, and have the same
+  /// deadline. Each has its own workers and its own averages. When the deadline has passed, or the
+  /// call is cancelled, attempts under way are cancelled, and their tasks are released. The call
+  /// ignores queues that are added after it has started, and queues that were shut down. If one
+  /// queue throws an error, the others are cancelled.
   ///
-  /// - Parameter budget: how long attempts may go on, measured from the call. With zero or less,
-  ///   nothing is performed.
+  /// - Parameter budget: how long attempts may continue, measured from the call. If it is zero or
+  ///   less, no task starts.
   /// - Returns: The number of attempts in all queues.
   /// - Throws: The errors of ``TaskQueue/run(within:)``.
   @discardableResult
@@ -353,25 +356,27 @@ extension TaskQueueGroup {
     }
   }
 
-  /// Waits until every queue is idle, and none has added tasks to another one.
+  /// Waits until all queues are idle at the same time.
   ///
-  /// - Throws: The errors of ``TaskQueue/waitUntilIdle()``, including the error for a call from a
-  ///   handler of any of the queues (``TaskQueueError/Code/waitsForItself``).
+  /// - Throws: The errors of ``TaskQueue/waitUntilIdle()``, also if a handler of any of the queues
+  ///   makes the call (``TaskQueueError/Code/waitsForItself``).
   public func waitUntilIdle() async throws {
     for queue in queues { try queue.core.checkCanWaitUntilIdle() }
     var areIdle = false
     while !areIdle {
-      // Read the count first: later work changes it, and earlier work is done or under way.
+      // Read the count first. If it is still the same at the end, no work has started in between.
       let count = workCount
       let isQuiet = queues.allSatisfy { !$0.core.hasWorkUnderWay }
       for queue in queues { try await queue.waitUntilIdle() }
-      // While one queue performs a task, it may add tasks to another queue that was idle already.
+      // While one queue performed a task, the task's handler may have added tasks to another queue
+      // that was already idle.
       areIdle = isQuiet && count == workCount
     }
   }
 
-  /// The number of attempts that all queues have started since they were made, plus the number of
-  /// abandoned tasks, which may have had no attempt.
+  /// The number of attempts that all queues have started, plus the number of abandoned tasks.
+  ///
+  /// A task may be abandoned without an attempt, so both are counted.
   private var workCount: Int {
     queues.reduce(0) { count, queue in
       let statistics = queue.core.observers.statistics.withLock { $0.statistics }
@@ -384,38 +389,42 @@ extension TaskQueueGroup {
     await forEach { await $0.pause() }
   }
 
-  /// Undoes ``pause()`` for all queues, also for those that were paused alone.
+  /// Undoes ``pause()`` for all queues, including those that were paused by ``TaskQueue/pause()``.
   public func resume() async {
     await forEach { await $0.resume() }
   }
 
   /// Pauses all queues of the group, in every process, as ``TaskQueue/pause(durability:)`` does.
   ///
-  /// A queue that is added later is not paused, unless its own pause is stored already.
+  /// This does not pause queues that are added later.
   ///
-  /// - Parameter durability: what the pauses survive once the call has returned.
-  /// - Throws: The same errors as for one queue. Some queues may be paused by then.
+  /// - Parameter durability: the failures that the pauses survive once the call has returned.
+  /// - Throws: The same errors as ``TaskQueue/pause(durability:)``. By then, some queues may be
+  ///   paused.
   public func pause(durability: Durability) async throws {
     for queue in queues { try await queue.pause(durability: durability) }
   }
 
-  /// Undoes ``pause(durability:)`` for all queues, also for those that were paused alone.
+  /// Undoes ``pause(durability:)`` for all queues, including those that were paused by
+  /// ``TaskQueue/pause(durability:)``.
   ///
-  /// - Parameter durability: what the end of the pauses survives once the call has returned.
-  /// - Throws: The same errors as for one queue. Some queues may have been resumed by then.
+  /// - Parameter durability: the failures that the end of the pauses survives once the call has
+  ///   returned.
+  /// - Throws: The same errors as ``TaskQueue/resume(durability:)``. By then, some queues may have
+  ///   been resumed.
   public func resume(durability: Durability) async throws {
     for queue in queues { try await queue.resume(durability: durability) }
   }
 
   /// Shuts all queues down, as ``TaskQueue/shutDown(within:)`` does.
   ///
-  /// No more queues can be added. ``run()`` then returns.
+  /// No more queues can be added, and ``run()`` returns.
   ///
-  /// Without a limit, a call from a handler of any of the queues, or from something that the
-  /// handler started, returns at once, as ``beginShutDown(within:)`` does: two handlers that call
-  /// it would wait for each other.
+  /// Without a limit, a call from a handler of any of the queues, or from a Swift task that the
+  /// handler started, returns at once, as ``beginShutDown(within:)`` does. Otherwise, the handler
+  /// would wait for its own end.
   ///
-  /// - Parameter limit: how long attempts may go on; by default until they end.
+  /// - Parameter limit: how long attempts may continue; by default until they end.
   public func shutDown(within limit: Duration? = nil) async {
     beginShutDown(within: limit)
     if limit == nil, queues.contains(where: { $0.core.dispatch.callingTask != nil }) { return }
@@ -424,7 +433,7 @@ extension TaskQueueGroup {
 
   /// Starts a shutdown as ``shutDown(within:)`` does, without waiting.
   ///
-  /// - Parameter limit: how long attempts may go on; by default until they end.
+  /// - Parameter limit: how long attempts may continue; by default until they end.
   public func beginShutDown(within limit: Duration? = nil) {
     let queues = state.withLock { state in
       state.isShutDown = true
@@ -442,7 +451,7 @@ extension TaskQueueGroup {
 }
 
 extension QueueCore {
-  /// Whether attempts or requests are under way, or ends of attempts are not stored yet.
+  /// Whether the queue performs attempts, carries out commands, or has results that are not stored.
   fileprivate var hasWorkUnderWay: Bool {
     dispatch.machine.withLock {
       $0.performing > 0 || !$0.commandsUnderWay.isEmpty || !$0.outbox.isEmpty

@@ -64,7 +64,7 @@ final class Observers: Sendable {
   func waitForEarlierReports(ofClaimed record: TaskRecord) async {
     // A call that replaces the task with this unique key learns the task's ID only from the store's
     // answer. Until then, only the key shows that there is such a call.
-    if let key = record.uniqueKey { try? await keyLocks.waitForPresentHolder(of: key) }
+    if let key = record.uniqueKey { try? await keyLocks.waitForCurrentHolder(of: key) }
     await waitForEarlierReports(of: record.id)
   }
 

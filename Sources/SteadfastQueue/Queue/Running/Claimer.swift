@@ -2,7 +2,7 @@ import SteadfastRetry
 import Synchronization
 import SystemFoundation
 
-/// Claims tasks for workers, and extends the claims.
+/// Claims tasks in the store for a queue's workers, and extends the leases of claimed tasks.
 final class Claimer: QueuePart {
   let services: QueueServices
   let upkeep: Upkeep
@@ -29,7 +29,6 @@ final class Claimer: QueuePart {
   }
 }
 
-/// Claims tasks for workers.
 extension Claimer {
   /// Claims tasks, and returns the worker's next step.
   func claim(
@@ -51,7 +50,7 @@ extension Claimer {
       }
       if !parked.isEmpty { try await storage.bestEffort { try await unparkTasks(named: parked) } }
       if isInDoubt { try await storage.bestEffort { try await results.reconcileOutcomes() } }
-      try await extendLateLeases()
+      try await extendOverdueLeases()
       let (now, room) = dispatch.machine.withLock { machine in
         (
           machine.cutoff ?? date,
@@ -60,24 +59,24 @@ extension Claimer {
       }
       let request = ClaimRequest(
         limit: limit,
-        names: upkeep.roomWithinBudget(room),
+        names: upkeep.claimLimitsWithinBudget(room),
         otherNames: handled.others,
         now: now,
         conditions: conditions,
         leaseDuration: dispatch.leaseDuration
       )
-      // Read the stopwatch before the store starts the leases, so that the queue never believes
-      // that a lease lasts longer than it does.
-      var begin = request.leaseDuration == nil ? .zero : time.stopwatch()
+      // Read the stopwatch before the store starts the leases, so that the queue does not rely on a
+      // lease for longer than the store does.
+      var leaseStart = request.leaseDuration == nil ? .zero : time.stopwatch()
       let claim =
         if let rateLimiting {
-          try await self.claim(request, within: rateLimiting, since: &begin)
+          try await self.claim(request, within: rateLimiting, updating: &leaseStart)
         } else {
           try await store.claim(request)
         }
-      let end = request.leaseDuration.map { begin + $0 }
+      let end = request.leaseDuration.map { leaseStart + $0 }
       if let date = claim.nextDate {
-        // If a store returns a past date but no tasks, ask it again a second later.
+        // If a store returns a past date but no tasks, claim again a second later.
         if date > now {
           dispatch.signals.timer.set(date)
         } else if claim.tasks.isEmpty {
@@ -113,19 +112,22 @@ extension Claimer {
     return dispatch.nextStep(of: worker)
   }
 
-  /// The number of tasks that a claim may return even if fewer workers are idle.
+  /// The maximum number of tasks in a claim; 0 if a claim must not return more tasks than there are
+  /// idle workers.
+  ///
+  /// If the process ends, every claimed task counts as interrupted, even if its handler was never
+  /// called. So this is 0 if two interruptions are enough for a task to be abandoned. It is also 0
+  /// with rate limits, because most of the claimed tasks could not start soon.
   var claimBatch: Int {
-    // With rate limits, claim only tasks that can start at once. If the process ends, every claimed
-    // task counts as interrupted, although most of their handlers were never called.
     rateLimiting == nil && judge.maxInterruptions.allows(retryCount: 2) ? store.claimBatch : 0
   }
 
-  /// Releases prefetched tasks that no worker starts soon, until cancelled.
+  /// Releases prefetched tasks that no worker starts soon; returns when cancelled.
   func releaseUnstartedPrefetched() async {
     while !Task.isCancelled {
       await dispatch.signals.claimsAhead.wait()
       let claim = dispatch.machine.withLock { $0.claims.count }
-      // Cancellation ends the loop. The remaining tasks are released after the workers have ended.
+      // If this is cancelled, the run releases the remaining tasks after its workers have ended.
       try? await time.clock.wait(for: Prefetch.longestWait)
       guard !Task.isCancelled else { return }
       await results.releaseUnstarted(dispatch.machine.withLock { $0.takeOverdue(ofClaim: claim) })
@@ -134,23 +136,24 @@ extension Claimer {
     }
   }
 
-  /// Rebases the store's tasks after the system's clock was set back, or may have been.
+  /// Moves dates of stored tasks back, after the system's clock was set back, or may have been.
   ///
   /// Otherwise, a task with a delay would wait until the corrected clock reaches the date that was
-  /// calculated with the wrong clock.
+  /// calculated with the wrong clock. `isFirst` is `true` in the first claim of the queue, and in
+  /// the next one if this has failed.
   private func rebase(to now: Date, isFirst: Bool) async throws {
     dispatch.machine.withLock { $0.moveCutoffBack(to: now) }
     let hasOneClock = store.hasOneClock
     rateLimiting?.withLimits { $0.rebase(to: now.microseconds, hasOneClock: hasOneClock) }
-    // If the store is used with several clocks, this process's clock may merely be behind.
+    // If processes with different clocks use the store, this process's clock may merely be slow.
     guard hasOneClock else { return }
-    // The first claim can't know whether the clock was set back. If the store is empty, there is
-    // nothing to rebase.
     do {
+      // Before the first claim, the clock may have been set back while no process ran. So rebase
+      // the tasks, if there are any.
       if isFirst, try await !store.contains(TaskFilter()) { return }
       _ = try await store.apply([.rebase(now)], durability: .relaxed)
-      // Schedules may have advanced because of the clock's wrong date. Before the first claim, the
-      // run has already checked the schedules.
+      // The wrong date may have moved schedules to later dates. Before the first claim, the run has
+      // already checked the schedules.
       if !isFirst { try await schedules.restoreSchedules() }
     } catch {
       // The next claim counts as the first one again, and rebases the tasks.
@@ -164,8 +167,8 @@ extension Claimer {
     guard try await store.contains(isParked) else { return }
     var names = Set(parked.names.map(ExactText.init))
     if parked.others, handlers.room.others > 0 { names.formUnion(try await parkedNamesOfOthers()) }
-    // Only old files contain names with a NUL. Stores refuse to unpark such a name, and the error
-    // would stop the queue. So leave these names out.
+    // A store throws an error for a name with a NUL, which would stop the queue. Files of old
+    // versions may contain such names, so leave them out.
     let changes = names.map(\.text).filter { !$0.hasNUL }.sorted().map {
       TaskChange.unpark(name: $0)
     }
@@ -173,7 +176,7 @@ extension Claimer {
     _ = try await store.apply(changes, durability: .relaxed)
   }
 
-  /// Returns the names of parked tasks that have no handler of their own.
+  /// Returns the names of parked tasks for which only the fallback handler is registered.
   private func parkedNamesOfOthers() async throws -> Set<ExactText> {
     let filter = TaskFilter(excludedNames: Set(handlers.names), states: [.parked])
     var names: Set<ExactText> = []
@@ -186,22 +189,23 @@ extension Claimer {
 
 /// Claims within the queue's rate limits.
 ///
-/// A claim first fetches as many tasks as the known limits allow. Then the queue stores their
-/// starts by comparing and setting the limits' values, and only then starts the attempts. If
-/// another process has changed a value, the queue reads the value again and releases the tasks that
-/// exceed the limit. If the process ends before the attempts start, the starts still count.
+/// For each rate limit, the store has a value with the latest starts of tasks. A queue first claims
+/// as many tasks as the values that it last read allow. Then it stores the tasks' starts in these
+/// values, and only then starts the attempts. If another process has changed a value since it was
+/// read, the queue reads the value again, and releases the tasks that exceed the limit. If the
+/// process ends before the attempts start, the starts still count.
 extension Claimer {
-  /// The maximum number of claims in one step that yield no task to start.
+  /// The maximum number of claims in one step of a worker that return no task that may start.
   private static let maxEmptyClaims = 100
 
   /// Claims tasks that may start now.
   ///
-  /// Sets `begin` to the stopwatch's time at which the tasks were claimed or their claims last
-  /// extended.
+  /// Sets `leaseStart` to the stopwatch's time at which the tasks were claimed, or at which their
+  /// leases were last extended.
   func claim(
     _ request: ClaimRequest,
     within limiting: RateLimiting,
-    since begin: inout Duration
+    updating leaseStart: inout Duration
   ) async throws -> Claim {
     for _ in 0..<Self.maxEmptyClaims {
       try await readLimits(limiting)
@@ -209,35 +213,37 @@ extension Claimer {
       let (limited, usedUpLimits) = limiting.withLimits {
         ($0.requestWithinLimits(request, at: now), $0.usedUpLimits(at: now))
       }
-      reportUsedUp(usedUpLimits, limiting)
-      // No task may start before the limits have capacity again; the timer is set for that date.
+      reportUsedUpLimits(usedUpLimits, limiting)
+      // If no task may start now, don't ask the store. The timer is set for the date at which a
+      // limit allows the next start.
       guard limited.limit > 0 else { return Claim(tasks: [], nextDate: nil) }
-      begin = time.stopwatch()
+      leaseStart = time.stopwatch()
       var claim = try await store.claim(limited)
       guard !claim.tasks.isEmpty else { return claim }
       let tasks = claim.tasks
       do {
         let replaced = try await replacedOccurrences(among: tasks)
         let others = replaced.isEmpty ? tasks : tasks.filter { !replaced.contains($0.record.id) }
-        claim.tasks = others.isEmpty ? [] : try await admit(others, limiting, since: &begin)
+        claim.tasks =
+          others.isEmpty ? [] : try await storeStarts(of: others, limiting, updating: &leaseStart)
         claim.tasks += tasks.filter { replaced.contains($0.record.id) }
       } catch {
         dispatch.fail(error, to: "count the starts of tasks", losing: true)
-        // At its end, the run releases these tasks.
         dispatch.machine.withLock { $0.keepUntilRunEnds(tasks) }
         throw error
       }
       if !claim.tasks.isEmpty { return claim }
       if dispatch.machine.withLock({ $0.isStopping || $0.isPaused }) || Task.isCancelled { break }
     }
-    // More tasks may follow the postponed ones.
+    // The store may have more tasks than the claims have returned.
     dispatch.lookForWork()
     return Claim(tasks: [], nextDate: nil)
   }
 
-  /// Returns the claimed occurrences that later occurrences replace.
+  /// Returns which of the claimed tasks are occurrences of schedules that a later occurrence
+  /// replaces.
   ///
-  /// These get no attempt, so they don't count towards a rate limit.
+  /// These tasks get no attempt, so they don't count towards a rate limit.
   private func replacedOccurrences(
     among tasks: [ClaimedTask]
   ) async throws -> Set<TaskID> {
@@ -248,8 +254,7 @@ extension Claimer {
     return replaced
   }
 
-  /// Reads the stored values of limits that are not known yet, as another call or an earlier queue
-  /// left them.
+  /// Reads the values of all rate limits whose current values are not known.
   private func readLimits(_ limiting: RateLimiting) async throws {
     for name in limiting.withLimits({ $0.missingValues }) {
       try await storage.bestEffort { try await readLimit(name, limiting) }
@@ -265,15 +270,16 @@ extension Claimer {
     }
   }
 
-  /// Stores the starts of the tasks that may start, and releases or postpones the others.
+  /// Stores the starts of those claimed tasks that may start within the rate limits, and releases
+  /// or postpones the others.
   ///
-  /// If it extends the claims, it updates `begin`.
+  /// If this extends the tasks' leases, it sets `leaseStart` to the current time.
   ///
   /// - Returns: The tasks to start.
-  private func admit(
-    _ tasks: [ClaimedTask],
+  private func storeStarts(
+    of tasks: [ClaimedTask],
     _ limiting: RateLimiting,
-    since begin: inout Duration
+    updating leaseStart: inout Duration
   ) async throws -> [ClaimedTask] {
     let records = tasks.map(\.record)
     var retries = 0
@@ -284,46 +290,46 @@ extension Claimer {
       case .missing(let names):
         for name in names.sorted() { try await readLimit(name, limiting) }
       case .decided(let admission):
-        // While the store was unavailable, nothing extended these claims.
+        // Retries may have taken long, and nothing else extends the leases of these tasks before
+        // they start.
         let time = time.stopwatch()
-        let isLate = dispatch.leaseDuration.map { time - begin >= $0 / 3 } ?? false
+        let isLate = dispatch.leaseDuration.map { time - leaseStart >= $0 / 3 } ?? false
         do {
           if let begun = try await store(
             admission,
             decidedAt: now,
             of: tasks,
-            extending: isLate,
+            extendingLeases: isLate,
             limiting
           ) {
-            // The released tasks, and others behind them, start when the limits have capacity
-            // again.
-            reportUsedUp(limiting.withLimits { $0.usedUpLimits(at: now) }, limiting)
-            if isLate { begin = time }
+            // Set the timer, so that the released tasks start when the limits allow it.
+            reportUsedUpLimits(limiting.withLimits { $0.usedUpLimits(at: now) }, limiting)
+            if isLate { leaseStart = time }
             return begun
           }
         } catch {
-          // The store may have stored the changes. If so, the starts count although no task has
-          // started, and the denied tasks are no longer claimed. So deny these tasks again.
+          // The store may have stored the changes nevertheless. Then the tasks that were not
+          // admitted are no longer claimed, so the next try must not admit them.
           denied = admission.denials
-          try await storage.waitToRepeat(after: error, &retries)
+          try await storage.waitToRetry(after: error, &retries)
         }
         limiting.withLimits { $0.forgetValues(named: admission.writes.map(\.valueName)) }
       }
     }
   }
 
-  /// Stores a decision about claimed tasks.
+  /// Stores which of the claimed tasks start, are released, or are postponed.
   ///
-  /// If `isLate`, it also extends the claims of the admitted tasks. A task whose claim has expired
-  /// does not start.
+  /// If `extendsLeases`, this also extends the leases of the tasks that start. A task whose lease
+  /// has expired by then does not start.
   ///
-  /// - Returns: The tasks to start; `nil` if nothing was stored, because another process changed a
-  ///   value.
+  /// - Returns: The tasks to start; `nil` if nothing was stored, because another process has
+  ///   changed the value of a rate limit.
   private func store(
     _ admission: RateLimits.Admission,
     decidedAt now: Int64,
     of tasks: [ClaimedTask],
-    extending isLate: Bool,
+    extendingLeases extendsLeases: Bool,
     _ limiting: RateLimiting
   ) async throws -> [ClaimedTask]? {
     var changes = admission.writes.map {
@@ -338,7 +344,7 @@ extension Claimer {
       )
     }
     let admitted = admission.admitted.map { tasks[$0] }
-    if isLate, let leaseDuration = dispatch.leaseDuration {
+    if extendsLeases, let leaseDuration = dispatch.leaseDuration {
       changes += admitted.map { .extend($0.lease, for: leaseDuration) }
     }
     let outcomes = changes.isEmpty ? [] : try await storage.persist(changes, .relaxed)
@@ -349,18 +355,15 @@ extension Claimer {
       let date = Date(microseconds: date)
       await observers.waitForEarlierReports(of: tasks[index].record.id)
       observers.events.post(.rescheduled(tasks[index].record.id, to: date))
-      dispatch.becomesAvailable(at: date)
+      dispatch.lookForWork(at: date)
     }
-    guard isLate else { return admitted }
+    guard extendsLeases else { return admitted }
     return zip(admitted, outcomes.suffix(admitted.count)).filter { $1 != .stale }.map(\.0)
   }
 
-  /// Sets the timer for limits that are used up, and reports those limits to observers that were
-  /// not reported before.
-  ///
-  /// The limits were used up at the date of the decision. If one of them has capacity again by now,
-  /// the timer rings at once.
-  private func reportUsedUp(_ usedUpLimits: [RateLimits.UsedUp], _ limiting: RateLimiting) {
+  /// Sets the timer for the dates at which used-up rate limits allow starts again, and posts an
+  /// event for each limit that was not reported before.
+  private func reportUsedUpLimits(_ usedUpLimits: [RateLimits.UsedUp], _ limiting: RateLimiting) {
     guard !usedUpLimits.isEmpty else { return }
     for limit in usedUpLimits { dispatch.signals.timer.set(Date(microseconds: limit.until)) }
     let new = limiting.takeUnreported(usedUpLimits)
@@ -376,7 +379,8 @@ extension Claimer {
     }
   }
 
-  /// Pauses the rate limits of a task whose handler has thrown ``TaskSnoozed`` for them.
+  /// If the handler has thrown ``TaskSnoozed`` with the scope `rateLimit`, lets the rate limits of
+  /// its task allow no start for the requested time.
   func pauseLimits(of record: TaskRecord, after end: AttemptEnd) async {
     guard let rateLimiting, case .threw(let error) = end,
       let snooze = error as? TaskSnoozed, snooze.scope == .rateLimit
@@ -399,30 +403,28 @@ extension Claimer {
 }
 
 extension WorkMachine {
-  /// Adds claimed tasks that must not start, because the run is about to end.
+  /// Adds claimed tasks that must not start, and that the run releases when it ends.
   mutating func keepUntilRunEnds(_ tasks: [ClaimedTask]) {
     concurrencyLimits.addLeased(tasks)
     ready = tasks.reversed() + ready
   }
 }
 
-/// The rate limits of a queue, and the dates, last reported to observers, until which they are used
-/// up.
+/// The rate limits of a queue, behind a lock, and which of them were reported as used up.
 final class RateLimiting: Sendable {
-  /// The maximum difference, in microseconds, between the clocks of processes that share a store:
-  /// five minutes.
+  /// How far ahead of this process's clock a stored start may be, in microseconds.
   ///
-  /// If the processes share one clock, a date that is more than a second ahead shows that the clock
-  /// was set back.
+  /// Processes with different clocks may differ by five minutes. If all processes have one clock, a
+  /// start that is more than a second ahead shows that the clock was set back.
   private static func tolerance(hasOneClock: Bool) -> Int64 {
     hasOneClock ? 1_000_000 : 300_000_000
   }
 
-  /// The used-up limits that were reported to observers.
   private struct Reported: Sendable {
-    /// For each scope, by its index in ``RateLimits/scopes``: the date last reported, before which
-    /// its limit allows no start, in microseconds since 1970.
+    /// For each used-up limit, by its index in ``RateLimits/scopes``: the date that was last
+    /// reported, before which the limit allows no start, in microseconds since 1970.
     var dates: [Int: Int64] = [:]
+    /// The number of reports.
     var count = 0
   }
 
@@ -442,7 +444,8 @@ final class RateLimiting: Sendable {
   /// The number of times that a limit was used up.
   var usedUpCount: Int { reported.withLock { $0.count } }
 
-  /// Returns the limits that were not passed to an earlier call with the same date.
+  /// Returns the used-up limits that were not reported before with the same date, and marks them as
+  /// reported.
   func takeUnreported(_ usedUpLimits: [RateLimits.UsedUp]) -> [RateLimits.UsedUp] {
     guard !usedUpLimits.isEmpty else { return [] }
     return reported.withLock { reported in
@@ -456,10 +459,10 @@ final class RateLimiting: Sendable {
 }
 
 extension Date {
-  /// The date in microseconds since 1970, the unit of rate limits.
+  /// The date in microseconds since 1970, as rate limits store dates.
   var microseconds: Int64 { Int64((storable.timeIntervalSince1970 * 1e6).rounded()) }
 
-  /// Creates a date from microseconds since 1970, with the precision of stored dates.
+  /// Creates a date from microseconds since 1970, rounded to a date that stores can keep.
   init(microseconds: Int64) {
     self = Date(timeIntervalSince1970: Double(microseconds) / 1e6).storable
   }
@@ -467,11 +470,11 @@ extension Date {
 
 /// Sharing a store with other queues.
 extension Claimer {
-  /// Extends leases until the body returns, on a thread that no handler can occupy.
+  /// Performs the body, and extends the leases of the queue's tasks until the body returns.
   ///
-  /// It continues in a cancelled run: the handlers may take long to end, and no other queue may
-  /// take over their tasks before they have ended.
-  func extendingLeases(_ sharing: StoreSharing, while body: () async -> Void) async {
+  /// If the run is cancelled, this still extends the leases, because no other queue may claim the
+  /// tasks before their handlers have ended. It uses a thread that no handler can occupy.
+  func withExtendedLeases(_ sharing: StoreSharing, _ body: () async -> Void) async {
     let executor = time.deadlineExecutor ?? RealWork.taskExecutor
     let extending = Task(executorPreference: executor) {
       await self.extendLeases(sharing)
@@ -481,27 +484,24 @@ extension Claimer {
     await extending.value
   }
 
-  /// Extends the leases of the queue's tasks, until cancelled.
   private func extendLeases(_ sharing: StoreSharing) async {
     while !Task.isCancelled {
-      // Cancellation ends the loop.
       try? await time.wait(for: max(sharing.leaseDuration / 3, .milliseconds(1)))
       guard let duration = dispatch.leaseDuration, !Task.isCancelled else { continue }
       do {
-        try await extendPresentLeases(for: duration)
+        try await extendCurrentLeases(for: duration)
       } catch {
         dispatch.fail(error, to: "extend its claims")
       }
     }
   }
 
-  /// Extends the queue's current leases.
+  /// Extends the leases of all tasks that the queue currently has, in one call of the store.
   ///
-  /// After a transient error, the retry extends the leases that are current at that time. While one
-  /// task is locked in the store, each call that extends this task's lease may fail, but the leases
-  /// of later claims must not expire.
-  func extendPresentLeases(for duration: Duration) async throws {
-    // Measure from the first try: a lease that was not extended in time has expired.
+  /// If the call throws a transient error, it is retried with the leases that the queue has by
+  /// then. Tries may fail for long, for example while a task is locked in the store.
+  func extendCurrentLeases(for duration: Duration) async throws {
+    // A lease that expired between two tries stays expired. So measure from the first try.
     let start = time.stopwatch()
     var retries = 0
     while true {
@@ -509,9 +509,10 @@ extension Claimer {
       let extensions = leases.map { TaskChange.extend($0, for: duration) }
       do {
         let results = try await extensions.isEmpty ? [] : storage.persistOnce(extensions, .relaxed)
-        // If a lease may have expired, don't change `leasesExtended`: another queue may have ended
-        // the task. So ends of attempts count as uncertain until a later call extends all leases.
-        if !results.contains(.stale) || !dispatch.leasesMayHaveRunOut(by: start) {
+        // A stale lease may have expired, and another queue may have ended its task. Then leave
+        // `leasesExtended` as it is, so that `leasesMayHaveExpired` stays true until a later call
+        // extends all leases.
+        if !results.contains(.stale) || !dispatch.leasesMayHaveExpired(by: start) {
           dispatch.machine.withLock { $0.leasesExtended = start }
         }
         for (lease, result) in zip(leases, results) where result == .stale {
@@ -519,35 +520,36 @@ extension Claimer {
         }
         return
       } catch {
-        try await storage.waitToRepeat(after: error, &retries)
+        try await storage.waitToRetry(after: error, &retries)
       }
     }
   }
 
-  /// Before a claim, extends this process's leases that may have expired.
+  /// Extends leases of this process that may have expired; call it before a claim.
   ///
-  /// The process may have been suspended, for example with the whole machine. Then a claim would
-  /// take its tasks away and count an interruption, while their handlers still run.
-  func extendLateLeases() async throws {
+  /// If the process was suspended, for example because the machine slept, leases may have expired
+  /// while their handlers still run. A claim would return the tasks of these handlers again, and
+  /// count an interruption.
+  func extendOverdueLeases() async throws {
     guard let leaseDuration = dispatch.leaseDuration else { return }
     let others = storage.group?.otherQueues.map(\.claimer) ?? []
-    for queue in [self] + others where queue.dispatch.leasesMayHaveRunOut {
-      try await storage.bestEffort { try await queue.extendPresentLeases(for: leaseDuration) }
+    for queue in [self] + others where queue.dispatch.leasesMayHaveExpired {
+      try await storage.bestEffort { try await queue.extendCurrentLeases(for: leaseDuration) }
     }
   }
 
-  /// Looks for tasks of other queues at regular intervals, until cancelled.
-  func lookForOthersTasks(_ sharing: StoreSharing) async {
+  /// Checks the shared store at regular intervals for changes by other queues; returns when
+  /// cancelled.
+  func pollSharedStore(_ sharing: StoreSharing) async {
     while !Task.isCancelled {
-      // Cancellation ends the loop.
       try? await time.clock.wait(for: max(sharing.pollInterval, .milliseconds(1)))
       await checkStoreForChanges()
     }
   }
 
-  /// Looks for new tasks whenever the store hints at some, until cancelled.
+  /// Checks the store whenever it signals that it may have changed; returns when cancelled.
   ///
-  /// In a store that is not shared, no other queue adds tasks, but another program may
+  /// Even if no other queue uses the store, another program may add tasks
   /// (``insertStatement(for:uniqueKey:options:)``).
   func followHints(_ hints: AsyncStream<Void>) async {
     for await _ in hints {
@@ -555,9 +557,8 @@ extension Claimer {
     }
   }
 
-  /// Checks the store for changes by other queues.
   private func checkStoreForChanges() async {
-    // Do this first, so that no task starts that another queue has paused.
+    // Do this first, so that no task starts that another process has paused.
     await gate.followStoredPause()
     dispatch.lookForWork()
     await results.refreshAwaitedOutcomes()

@@ -2,17 +2,13 @@ import SteadfastRetry
 import Synchronization
 import SystemFoundation
 
-/// Decides what a queue performs next.
-///
-/// The dispatcher owns the state machine, and wakes the workers and callers that wait for a step of
-/// the machine.
+/// Gives each worker of a queue its next step, and wakes the workers and callers that wait for one.
 final class Dispatcher: Sendable {
   let name: String
   let time: QueueTime
   let storage: QueueStore
-  /// The state of the run, which decides each worker's next step.
+  /// The state of the queue and its run, which decides each worker's next step.
   let machine: Mutex<WorkMachine>
-  /// Swift tasks suspended until the queue takes a step.
   let signals: Signals
   let latestDate = LatestDate()
 
@@ -41,9 +37,9 @@ final class Dispatcher: Sendable {
 
 /// Steps of workers.
 extension Dispatcher {
-  /// Applies an event to the machine, and returns what the worker does next.
+  /// Calls `event`, which changes the machine's state, and returns the worker's next step.
   ///
-  /// If the event returns `false`, there is no next step yet, and the worker waits.
+  /// If `event` returns `false`, the next step is `wait`.
   func nextStep(
     of worker: Int,
     wasWoken: Bool = false,
@@ -63,7 +59,8 @@ extension Dispatcher {
 
   /// Ends the worker's attempt.
   ///
-  /// - Returns: The command for the task, if any, and whether the attempt was to be cut short.
+  /// - Returns: The command that a caller has requested for the task during the attempt, if there
+  ///   is one, and whether the attempt was to be cut short.
   func endAttempt(
     of worker: Int,
     after duration: Duration? = nil
@@ -72,7 +69,8 @@ extension Dispatcher {
       let isCutShort = machine.mustInterrupt(worker)
       return (machine.endAttempt(of: worker, after: duration), isCutShort)
     }
-    // If the attempt has ended before it could be cut short, callers still wait for that.
+    // Resume the callers that have requested the command, in case the attempt has ended by itself
+    // before it could be cut short.
     if end.0 != nil { signals.interruption.resumeAll(with: .success(())) }
     return end
   }
@@ -80,10 +78,11 @@ extension Dispatcher {
 
 /// Waking and stopping workers.
 extension Dispatcher {
-  /// Makes a worker look for tasks when a task becomes available.
+  /// Makes a worker look for available tasks at a date, or now if the date has passed.
   ///
-  /// If the date is not after `past`, this does not read the clock.
-  func becomesAvailable(at date: Date, after past: Date = .distantPast) {
+  /// If the date is not after `past`, which the caller knows to have passed, this does not read the
+  /// clock.
+  func lookForWork(at date: Date, after past: Date = .distantPast) {
     if date <= past { return lookForWork() }
     let now = now
     if date <= now { lookForWork() } else { signals.timer.set(date, from: now) }
@@ -91,20 +90,25 @@ extension Dispatcher {
 
   /// Makes a worker look for available tasks.
   func lookForWork() {
-    // Only in a pass must the machine be told: any other run looks for tasks until it is stopped.
+    // Only a pass ends when it finds no tasks. So only during a pass, the machine must record that
+    // there may be some.
     if signals.isPassing.load(ordering: .sequentiallyConsistent) {
       machine.withLock { $0.workArrived() }
     }
     signals.workers.signal()
   }
 
-  /// Stops the run, because the store has failed.
+  /// Stops the run, because the store has failed, and makes the run throw an error.
   ///
-  /// A run that is about to end ignores that the store is temporarily unavailable, unless something
-  /// is lost (`losing`).
+  /// A run that is about to end ignores transient errors, unless `losing` is set.
+  ///
+  /// - Parameters:
+  ///   - error: the store's error.
+  ///   - operation: what the store could not do, as the infinitive after "could not".
+  ///   - losing: whether a result or a command is lost if the error is ignored.
   func fail(_ error: any Error, to operation: String, losing: Bool = false) {
     if !losing {
-      // The wait for an unavailable store was cancelled.
+      // The caller was cancelled while it waited for an unavailable store.
       if error is CancellationError, Task.isCancelled { return }
       if error.isTransientFailure, Task.isCancelled || machine.withLock({ $0.isStopping }) {
         return
@@ -113,21 +117,21 @@ extension Dispatcher {
     let error = TaskQueueError(
       .storeFailed,
       "the queue '\(name)' has stopped, because its store (\(store)) could not \(operation): "
-        + "\(error). Nothing that was acknowledged is lost. Follow the advice of the store's error, "
-        + "and run the queue again when the fault is fixed",
+        + "\(error). No change that the store has acknowledged is lost. Fix the cause of the store's "
+        + "error, and run the queue again",
       underlying: error
     )
     machine.withLock { $0.fail(error) }
     notifyOfStop()
   }
 
-  /// Wakes every wait that a stop may have made pointless.
+  /// Resumes the workers and callers whose wait may end because the run stops.
   func notifyOfStop() {
     updateRetryPolicy()
     signals.notifyOfStop()
   }
 
-  /// Informs the code that waits for the store about a stop.
+  /// Passes to the store's retry policy whether the run or the queue is about to end.
   func updateRetryPolicy() {
     guard let retryPolicy = storage.retryingStore?.retryPolicy else { return }
     retryPolicy.updateStop {
@@ -141,57 +145,56 @@ extension Dispatcher {
     }
   }
 
-  var isEnding: Bool { machine.withLock { $0.isStopping } }
+  var isStopping: Bool { machine.withLock { $0.isStopping } }
 
-  /// Applies an event that cuts attempts short, and interrupts them.
+  /// Calls `event`, which marks the attempts as to be cut short, and cuts them short.
   func cutShort(by event: (inout WorkMachine) -> Void = { $0.cutShort() }) {
     machine.withLock { event(&$0) }
     notifyOfStop()
     for interrupt in signals.interrupts { interrupt.signal() }
   }
 
-  /// Whether the queue performs no more tasks.
+  /// Whether the queue was shut down, and its last run has ended.
   var hasEnded: Bool { machine.withLock { $0.hasEnded } }
 }
 
 /// Leases.
 extension Dispatcher {
-  /// How long a claim lasts unless it is extended; `nil` if the store is not shared.
+  /// How long a lease lasts unless it is extended; `nil` if the store is not shared.
   var leaseDuration: Duration? {
     store.sharing.map { min($0.leaseDuration, .longestStorable) }
   }
 
-  /// Whether a claim of this queue may have expired, because it could not be extended.
-  var leasesMayHaveRunOut: Bool { leasesMayHaveRunOut(by: time.stopwatch()) }
+  /// Whether a lease of this queue may have expired, because it was not extended in time.
+  var leasesMayHaveExpired: Bool { leasesMayHaveExpired(by: time.stopwatch()) }
 
-  func leasesMayHaveRunOut(by now: Duration) -> Bool {
+  func leasesMayHaveExpired(by now: Duration) -> Bool {
     guard let leaseDuration else { return false }
     return machine.withLock { now >= $0.leasesExtended + leaseDuration }
   }
 
-  /// Handles a lease whose task another queue has taken over.
+  /// Cuts short the attempt of a task that another queue has claimed since this lease expired.
   ///
-  /// The attempt in this queue is cut short, and its end is not stored.
+  /// The result of that attempt is not stored.
   func handleLostLease(_ lease: Lease) {
     let worker = machine.withLock { $0.dropLease(lease) }
-    // A caller of `pause()` may have waited only for this task to start.
+    // A caller of `pause()` may be waiting for this task to start, which it no longer does.
     signals.pauseProgress.resumeAll(with: .success(()))
     if let worker { signals.interrupts[worker].signal() }
   }
 }
 
-/// Marks a Swift task as a worker, or as a child of a worker.
-///
-/// There is one mark for each worker, not for each attempt. The machine knows what a worker
-/// performs.
+/// A task-local value that tells which worker of which queue the current Swift task belongs to.
 struct WorkerMark: Sendable {
   private let dispatch: ObjectIdentifier
   private let worker: Int
 
-  /// The workers around the current Swift task; several if a handler runs another queue.
+  /// The marks of the current Swift task, the innermost last; there are several if a handler of one
+  /// queue runs another queue.
   @TaskLocal private static var current: [WorkerMark] = []
 
-  static func around<Result>(
+  /// Performs the body as a worker of a queue.
+  static func withMark<Result>(
     _ dispatch: Dispatcher,
     _ worker: Int,
     _ body: () async -> Result
@@ -200,16 +203,18 @@ struct WorkerMark: Sendable {
     return await $current.withValue(current + [mark]) { await body() }
   }
 
-  /// Returns the worker of a queue that the current Swift task belongs to, if there is one.
+  /// Returns the worker of a queue to which the current Swift task belongs, if there is one.
   static func worker(of dispatch: Dispatcher) -> Int? {
     current.last { $0.dispatch == ObjectIdentifier(dispatch) }?.worker
   }
 }
 
 extension Dispatcher {
-  /// The task of this queue whose handler made this call, directly or through code that it started.
+  /// The task whose handler makes the current call, if that is a handler of this queue; otherwise
+  /// `nil`.
   ///
-  /// Such a caller would wait forever for the end of its own task, or for the end of the run.
+  /// The call may also come from a Swift task that the handler started. If such a call waited for
+  /// the run to end, or for the task to end, it would wait forever.
   var callingTask: TaskID? {
     guard let worker = WorkerMark.worker(of: self) else { return nil }
     return machine.withLock { $0.attempts[worker]?.id }

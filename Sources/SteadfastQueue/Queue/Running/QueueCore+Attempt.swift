@@ -2,12 +2,12 @@ import SteadfastRetry
 import Synchronization
 import SystemFoundation
 
-/// Attempts.
 extension QueueCore {
-  /// Makes an attempt, and settles its task.
+  /// Makes an attempt at a claimed task, and stores its result, or lets another Swift task store
+  /// it.
   ///
-  /// - Returns: Whether the attempt was to be cut short. If so, this Swift task is cancelled, or
-  ///   will be.
+  /// - Returns: Whether the attempt was to be cut short. If so, the current Swift task is
+  ///   cancelled, or will be, so the worker must continue in another one.
   func perform(
     _ task: ClaimedTask,
     _ worker: Int,
@@ -17,7 +17,6 @@ extension QueueCore {
     let record = task.record
     var context = TaskContext(task, self, worker, number, memory)
     guard let handler = handlers[record.name] else {
-      // The store returned a task that the claim did not ask for.
       dispatch.fail(UnrequestedTask(name: record.name), to: "hand out tasks")
       return await settleWithoutAttempt(task, worker, .release(task.lease))
     }
@@ -64,7 +63,9 @@ extension QueueCore {
 
   /// Decides whether to attempt a task that was interrupted.
   private func ruling(on record: TaskRecord) -> Suspects.Ruling {
-    // A process that makes only a pass may end before its probation, and never abandon the task.
+    // A process is proven when it has performed another task, or has run for a while. A process
+    // that makes only a pass may always end earlier, and would never abandon the task. So it counts
+    // as proven from the start.
     let isProven = dispatch.machine.withLock { $0.attemptCount > 0 || $0.mode != .untilStopped }
     return services.suspects.ruling(
       on: record,
@@ -83,7 +84,7 @@ extension QueueCore {
     if let ending = memory?.ending {
       return judge.verdict(on: record, after: ending, command: command, at: moment)
     }
-    // Most attempts succeed. A success needs no random number and no date.
+    // Most attempts succeed. So avoid making a random generator and reading the clock for these.
     if case .returned = end { return .succeed }
     var generator = generators.makeGenerator()
     return judge.verdict(
@@ -95,18 +96,20 @@ extension QueueCore {
     )
   }
 
-  /// Stores the checkpoint that was saved last, unless the task has succeeded.
+  /// Stores the last checkpoint that the handler has saved, unless the task has succeeded.
   private func storeLastCheckpoint(_ context: TaskContext, after end: AttemptEnd) async {
     if case .returned = end, context.memory.with(context.number, { $0.ending }) == nil { return }
-    // If the store fails, the queue stops, and the task is released.
+    // Ignore an error: if the store fails, `writeCheckpoint` stops the queue, and the task is
+    // released.
     try? await context.writeCheckpoint(.relaxed, isDue: true)
   }
 
-  /// Settles a claimed task without an attempt.
+  /// Stores a change to a claimed task that gets no attempt.
   ///
-  /// If there is a command for the task, carries it out instead of a release.
+  /// If the change is a release, and a caller has requested a command for the task, this carries
+  /// out the command instead.
   ///
-  /// - Returns: Whether the attempt was to be cut short.
+  /// - Returns: The same as ``perform(_:_:_:_:)``.
   private func settleWithoutAttempt(
     _ task: ClaimedTask,
     _ worker: Int,
@@ -124,8 +127,8 @@ extension QueueCore {
   private var moment: AttemptJudge.Moment {
     let now = self.now
     let cutoff = dispatch.machine.withLock { machine in
-      // Perhaps no claim has noticed yet that the clock was set back. A date after the old cutoff
-      // would be late by the same amount.
+      // A pass does not schedule retries before its cutoff. If the clock was set back since the
+      // last claim, the cutoff is in the future, and retries would be late.
       machine.moveCutoffBack(to: now)
       return machine.cutoff
     }
@@ -145,7 +148,8 @@ extension QueueCore {
         hasBegun.signal()
         return await handler.perform(record, context)
       }
-      // The limit ends the attempt even if handlers occupy all of Swift's threads.
+      // On this executor, the limit ends the attempt even if handlers occupy all of Swift's
+      // threads.
       return await withTaskExecutorPreference(time.deadlineExecutor) {
         group.addTask {
           await hasBegun.wait()
@@ -163,7 +167,8 @@ extension QueueCore {
     return end ?? .cancelled
   }
 
-  /// Calls the handler's hooks, and settles the task.
+  /// Calls the handler's hooks, and stores the result of the attempt, or lets another Swift task
+  /// store it.
   @inline(__always)
   private func settle(
     _ task: ClaimedTask,
@@ -217,14 +222,14 @@ extension QueueCore {
     }
     var chosen = await hooks.retryDate(record, context, error, date)
     if !chosen.timeIntervalSince1970.isFinite { chosen = date }
-    // A past date would put the task ahead of waiting tasks.
+    // Don't allow a past date, which would put the task ahead of other waiting tasks.
     chosen = moment.afterCutoff(max(chosen.storable, now))
     // If the task will have expired by the retry's date, abandon it now instead of waiting.
     if record.hasExpired(by: chosen) { return .abandon(failure) }
     return .retry(at: chosen, retryCount: retryCount, failure: failure, isByBackoff: true)
   }
 
-  /// Records the progress that a handler reports.
+  /// Reports a handler's progress to observers, unless its attempt has ended or is to be cut short.
   func reportProgress(
     _ fraction: Double,
     of record: TaskRecord,
@@ -241,5 +246,7 @@ extension QueueCore {
 /// The error for a store that returns a task whose name the claim did not ask for.
 private struct UnrequestedTask: Error, CustomStringConvertible {
   let name: String
-  var description: String { "it returned a task named '\(name)', which the claim did not ask for" }
+  var description: String {
+    "it returned a task named '\(name)', which the claim did not ask for; fix the store's claim(_:)"
+  }
 }

@@ -2,15 +2,15 @@ import SteadfastRetry
 import Synchronization
 import SystemFoundation
 
-/// Runs.
 extension QueueCore {
-  /// Performs the tasks that are available now.
+  /// Performs the tasks that are available at the time of the call, and returns the number of
+  /// attempts.
   func runPass(within budget: RunBudget? = nil) async throws -> Int {
     let cutoff = dispatch.machine.withLock { $0.nextCutoff(now: now) }
     return try await run(.pass(cutoff: cutoff), within: budget)
   }
 
-  /// Performs tasks as the mode says, and returns the number of attempts.
+  /// Performs tasks until the mode ends the run, and returns the number of attempts.
   @discardableResult
   func run(
     _ mode: WorkMachine.Mode,
@@ -19,33 +19,33 @@ extension QueueCore {
     // A run with a budget has already opened the store, within that budget.
     if budget == nil {
       try checkCanRun()
-      try await openingStore { try await store.open() }
+      try await openStoreUnlessShutDown { try await store.open() }
     }
     let use = store.useIfKnown
     let claimBatch = budget == nil ? claimer.claimBatch : 0
-    guard try beginUnlessShutDown(mode, use, claimBatch: claimBatch) else { return 0 }
+    guard try beginRunUnlessShutDown(mode, use, claimBatch: claimBatch) else { return 0 }
     if let budget { upkeep.state.withLock { $0.budget = budget } }
     dispatch.updateRetryPolicy()
-    await keepingToLimits(budget) {
-      await beginRun()
+    await withTimeLimits(budget) {
+      await prepareRun()
       await RealWork.reportingWait({ _ in self.whyRunGoesOn }) { await runWorkers(mode) }
-      if budget != nil { await keepRunTimes() }
+      if budget != nil { await storeRunTimes() }
     }
     let (failure, wasCancelled, hasEnded, attemptCount) = dispatch.machine.withLock { machine in
       machine.end()
-      // A caller that is notified of the end may run another queue on the store at once.
+      // End the use of the store before callers learn that the run has ended: they may run another
+      // queue on the store at once.
       use?.end()
       return (machine.failure, machine.wasCancelled, machine.hasEnded, machine.attemptCount)
     }
     dispatch.updateRetryPolicy()
     dispatch.signals.notifyOfRunEnd()
-    if hasEnded { end() }
+    if hasEnded { finishShutDown() }
     if let failure { throw failure }
     if wasCancelled { throw CancellationError() }
     return attemptCount
   }
 
-  /// Checks that a run may open the store, and begin.
   func checkCanRun() throws {
     try RealWork.checkRun(of: name, on: time.clock)
     try checkCanOpen()
@@ -54,8 +54,9 @@ extension QueueCore {
     }
   }
 
-  /// Begins a run, unless the queue was shut down while the store was opened.
-  private func beginUnlessShutDown(
+  /// Begins a run, and returns whether it has begun: not if the queue was shut down while the store
+  /// was being opened.
+  private func beginRunUnlessShutDown(
     _ mode: WorkMachine.Mode,
     _ use: (any StoreUse)?,
     claimBatch: Int
@@ -71,61 +72,62 @@ extension QueueCore {
     }
   }
 
-  /// Opens the store for a run, by calling the body.
+  /// Calls a closure that opens the store, and returns its result.
   ///
-  /// - Returns: The body's result; `nil` if the queue was shut down, and the store not opened.
-  func openingStore<Result>(_ body: () async throws -> Result?) async throws -> Result? {
+  /// Returns `nil` instead of throwing if the queue was shut down: it performs no tasks then, so it
+  /// doesn't need the store.
+  func openStoreUnlessShutDown<Result>(
+    _ body: () async throws -> Result?
+  ) async throws -> Result? {
     do {
       return try await body()
     } catch {
-      // A queue that was shut down performs nothing, so it doesn't need the store.
       if dispatch.machine.withLock({ $0.isShutDown }) { return nil }
       if error.isTransientFailure { try Task.checkCancellation() }
       throw error
     }
   }
 
-  /// Performs a whole run, and cuts it short when the time limit of a shutdown, or the run's
-  /// budget, is up.
-  private func keepingToLimits(
+  /// Performs the body, and cancels its attempts when the run's budget, or the time limit of a
+  /// shutdown, is used up.
+  private func withTimeLimits(
     _ budget: RunBudget?,
     _ body: () async -> Void
   ) async {
     await withDiscardingTaskGroup { group in
-      // A child that is given a `nil` executor directly would lose its parent's executor, too.
+      // Don't pass the executor to `addTask`: if it is `nil`, the child task would not even inherit
+      // the executor of its parent.
       await withTaskExecutorPreference(time.deadlineExecutor) {
-        group.addTask { await self.keepToShutDownLimit() }
-        if let budget { group.addTask { await self.keepToBudget(budget.deadline) } }
+        group.addTask { await self.cutShortAtShutDownLimit() }
+        if let budget { group.addTask { await self.cutRunShort(at: budget.deadline) } }
       }
       await body()
       group.cancelAll()
     }
   }
 
-  /// Stores the results that a failed run left over, and maintains the stored tasks.
-  private func beginRun() async {
+  /// Stores the results that a failed run could not store, and maintains the stored tasks.
+  private func prepareRun() async {
     upkeep.state.withLock { $0.conditions.beginRun() }
     await results.settleAll()
     await storage.bestEffort { await maintainTasks() }
   }
 
-  /// Follows the stored pause, prunes ended tasks, restores missing occurrences, and reports tasks
-  /// without a handler.
   private func maintainTasks() async {
-    // Another queue may have changed the pause since this queue last read it.
+    // Another process may have changed the stored pause since this queue last read it.
     await gate.followStoredPause()
     do {
       for change in upkeep.state.withLock({ $0.pruning.prunings(now: now) }) {
-        guard case .prune(let state, _, _, _, _) = change, !dispatch.isEnding,
+        guard case .prune(let state, _, _, _, _) = change, !dispatch.isStopping,
           try await store.contains(TaskFilter(states: [state]))
         else { continue }
         _ = try await store.apply([change], durability: .relaxed)
       }
-      // A run whose time is up leaves the rest to the next one.
-      if dispatch.isEnding { return }
+      // If this run is already stopping, the next run does the rest.
+      if dispatch.isStopping { return }
       try await schedules.restoreSchedules()
-      if dispatch.isEnding { return }
-      try await upkeep.reportUnhandledTasksAtBeginning()
+      if dispatch.isStopping { return }
+      try await upkeep.reportUnhandledTasksAtRunStart()
     } catch {
       dispatch.fail(error, to: "maintain its tasks")
     }
@@ -137,9 +139,9 @@ extension QueueCore {
     await withTaskCancellationHandler {
       guard let sharing = store.sharing else { return await runWorkersAndServices(mode) }
       dispatch.machine.withLock { $0.leasesExtended = time.stopwatch() }
-      await claimer.extendingLeases(sharing) { await runWorkersAndServices(mode) }
+      await claimer.withExtendedLeases(sharing) { await runWorkersAndServices(mode) }
     } onCancel: {
-      retryPolicy?.runWasCancelled()
+      retryPolicy?.markRunCancelled()
     }
   }
 
@@ -157,12 +159,12 @@ extension QueueCore {
         services.addTask { await self.claimer.releaseUnstartedPrefetched() }
       }
       if let sharing = store.sharing {
-        services.addTask { await self.claimer.lookForOthersTasks(sharing) }
+        services.addTask { await self.claimer.pollSharedStore(sharing) }
       }
       if let hints = store.hints { services.addTask { await self.claimer.followHints(hints) } }
       services.addTask { await self.gate.followMonitors() }
       await gate.waitForMonitors()
-      // No worker throws: a child that throws would cancel its siblings' handlers.
+      // A worker never throws, because that would cancel the handlers of the other workers.
       await withDiscardingTaskGroup { workers in
         for worker in dispatch.signals.interrupts.indices {
           workers.addTask { await self.runWorker(worker) }
@@ -175,21 +177,20 @@ extension QueueCore {
   }
 }
 
-/// Workers.
 extension QueueCore {
   /// Runs a worker until there is nothing left to do.
   ///
-  /// A Swift task that was cancelled stays cancelled. So when an attempt is cut short, its child
-  /// task ends with it, and a new child task replaces it.
+  /// To cut an attempt short, the worker's child task is cancelled. A cancelled task stays
+  /// cancelled, so the worker continues in a new child task.
   private func runWorker(_ worker: Int) async {
     let memory = WorkerMemory()
     var goesOn = true
     while goesOn {
       goesOn = await withTaskGroup(of: WorkerEnd?.self) { group in
         group.addTask {
-          await WorkerMark.around(self.dispatch, worker) { await self.workLoop(worker, memory) }
+          await WorkerMark.withMark(self.dispatch, worker) { await self.workLoop(worker, memory) }
         }
-        // The attempt is cut short even if handlers occupy all of Swift's threads.
+        // On this executor, an attempt is cut short even if handlers occupy all of Swift's threads.
         return await withTaskExecutorPreference(time.deadlineExecutor) {
           group.addTask {
             await self.waitForInterrupt(of: worker)
@@ -211,7 +212,7 @@ extension QueueCore {
 
   private static let attemptsBeforeYielding = 256
 
-  /// Waits until the worker's attempt is to be cut short, or until cancelled.
+  /// Waits until the worker's attempt must be cut short, or until cancelled.
   private func waitForInterrupt(of worker: Int) async {
     while !Task.isCancelled {
       await dispatch.signals.interrupts[worker].wait()
@@ -219,7 +220,6 @@ extension QueueCore {
     }
   }
 
-  /// Notifies waiting callers that the worker's attempt was cut short.
   private func reportInterruption(of worker: Int) {
     dispatch.machine.withLock { $0.markInterrupted(worker) }
     dispatch.signals.interruption.resumeAll(with: .success(()))
@@ -248,7 +248,8 @@ extension QueueCore {
         await observers.waitForEarlierReports(ofClaimed: task.record)
         if await perform(task, worker, number, memory) { return .interrupted }
         attempts += 1
-        // With a store in memory, the loop may never suspend, but others need the thread, too.
+        // With a store in memory, the loop may never suspend. Other Swift tasks need the thread,
+        // too.
         if attempts.isMultiple(of: Self.attemptsBeforeYielding) { await Task.yield() }
       case .carryOut(let command, let task, let wakesAnother):
         if wakesAnother { dispatch.signals.workers.signal() }
@@ -263,11 +264,14 @@ extension QueueCore {
 
 /// Runs with a budget, for a process that the system wakes for a short time only.
 extension QueueCore {
-  /// Performs the available tasks that are expected to end in time.
+  /// Performs the available tasks that are expected to end within the budget.
   func run(within budget: Duration) async throws -> Int {
     let deadline = time.deadline(after: budget)
     try checkCanRun()
-    guard let times = try await openingStore({ try await openAndReadRunTimes(until: deadline) }),
+    guard
+      let times = try await openStoreUnlessShutDown({
+        try await openAndReadRunTimes(until: deadline)
+      }),
       time.stopwatch() < deadline
     else {
       return 0
@@ -275,7 +279,7 @@ extension QueueCore {
     return try await runPass(within: RunBudget(deadline: deadline, times: times))
   }
 
-  /// Opens the store, and reads how long attempts took; returns `nil` if the time is up first.
+  /// Opens the store, and reads how long attempts took; returns `nil` if the deadline passes first.
   private func openAndReadRunTimes(until deadline: Duration) async throws -> RunTimes? {
     do {
       return try await withTimeout(deadline - time.stopwatch(), clock: time.clock) {
@@ -287,28 +291,28 @@ extension QueueCore {
     }
   }
 
-  /// Ends the run when its time is up.
-  func keepToBudget(_ deadline: Duration) async {
+  /// Cancels the run's attempts at the deadline; does nothing if the run ends first.
+  func cutRunShort(at deadline: Duration) async {
     let left = deadline - time.stopwatch()
-    // Cancellation means that the run has ended first.
+    // This is cancelled when the run ends.
     try? await time.wait(for: max(left, .nanoseconds(1)))
     guard !Task.isCancelled else { return }
     dispatch.cutShort { $0.endPass() }
   }
 
   /// Stores how long attempts took in a run with a budget.
-  func keepRunTimes() async {
+  func storeRunTimes() async {
     guard let budget = upkeep.state.withLock({ $0.budget.take() }) else { return }
     do {
       var waiting: Set<String> = []
-      for name in budget.tooLong
+      for name in budget.namesTooLong
       where try await store.contains(TaskFilter(names: [name], states: [.waiting])) {
         waiting.insert(name)
       }
       guard !waiting.isEmpty || !budget.measured.isEmpty else { return }
       try await storage.setValue(named: RunTimes.valueName, .relaxed) { bytes in
         var times = RunTimes(bytes)
-        budget.update(&times, waiting: waiting)
+        budget.update(&times, skippedNames: waiting)
         return try times.bytes()
       }
     } catch {
@@ -317,24 +321,22 @@ extension QueueCore {
   }
 }
 
-/// Ending a queue.
+/// Shutting down and destroying queues.
 extension QueueCore {
   func shutDown(within limit: Duration?) async {
     beginShutDown(within: limit)
     if limit == nil, dispatch.callingTask != nil { return }
     do {
-      try await dispatch.signals.runEnd.wait {
-        dispatch.machine.withLock { $0.mode == nil } ? .success(()) : nil
-      }
+      try await waitForRunEnd()
     } catch {
-      // The wait was cancelled.
+      // This call was cancelled.
       if limit != nil { dispatch.cutShort() }
     }
   }
 
   func beginShutDown(within limit: Duration? = nil) {
-    // A limit of more than 2³² seconds makes no difference.
     if let limit {
+      // Limits of more than 2³² seconds could overflow, and all have the same effect.
       dispatch.signals.shutDownLimit.set(
         time.stopwatch() + min(max(limit, .zero), .seconds(Int64(1) << 32))
       )
@@ -344,49 +346,54 @@ extension QueueCore {
       return machine.hasEnded
     }
     dispatch.notifyOfStop()
-    if hasEnded { end() }
+    if hasEnded { finishShutDown() }
   }
 
   func destroy() async throws {
     try checkCanBeDestroyed()
-    if let group = storage.group { throw group.isDestroyedAsAWhole }
-    try await Self.destroying([self]) {
+    if let group = storage.group { throw group.sharedStoreError }
+    try await Self.markDestroyed([self]) {
       await shutDown(within: .zero)
-      try await waitToBeDestroyed()
+      try await waitForRunEnd()
       try await store.destroy()
     }
   }
 
   /// Cuts attempts short when the limit of ``beginShutDown(within:)`` has passed.
-  func keepToShutDownLimit() async {
+  func cutShortAtShutDownLimit() async {
     if await dispatch.signals.shutDownLimit.waitUntilPassed(by: time) { dispatch.cutShort() }
   }
 
-  /// Ends the queue: fails waiting callers, ends the events, and drops the handlers.
+  /// Fails waiting callers, ends the events, and drops the handlers.
   ///
-  /// Called once the queue performs nothing more.
-  func end() {
-    // A handler may reference its queue, a cycle that would keep the queue alive forever.
+  /// Call this when the queue was shut down and its last attempt has ended.
+  func finishShutDown() {
+    // If a handler references its queue, there is a reference cycle. Break it.
     handlers.close()
     failWaiters()
     observers.events.end()
   }
 
-  /// Fails waiting callers, once the fate of their tasks is known.
+  /// Fails callers that wait for tasks, unless the queue still performs tasks or is just being
+  /// destroyed.
   private func failWaiters() {
     guard let error = dispatch.machine.withLock({ $0.reasonToFailWaiters }) else { return }
     observers.outcomes.failAllWaiters(with: error)
-    dispatch.signals.idleWatch.notifyOfStep()
+    dispatch.signals.idleWaiters.notifyOfStep()
   }
 
-  /// Destroys queues by calling the body, and then fails waiting callers with the matching error.
-  static func destroying(
+  /// Performs the body, which destroys the queues, and marks the queues as destroyed if it does not
+  /// throw.
+  ///
+  /// Callers that wait for tasks of the queues get their error after the body: whether their tasks
+  /// still exist is known only then.
+  static func markDestroyed(
     _ queues: [QueueCore],
-    _ body: () async throws -> Void
+    by body: () async throws -> Void
   ) async throws {
     func mark(_ destruction: WorkMachine.Destruction) {
       for queue in queues {
-        // A later call can't restore the tasks.
+        // A queue that was destroyed stays destroyed, even if a later call fails.
         queue.dispatch.machine.withLock {
           if $0.destruction != .done { $0.destruction = destruction }
         }
@@ -403,51 +410,51 @@ extension QueueCore {
     mark(.done)
   }
 
-  /// Throws if a handler makes the call, because it would wait for itself.
+  /// Throws if a handler makes the call, because it would wait for its own end.
   func checkCanBeDestroyed() throws(TaskQueueError) {
     guard let task = dispatch.callingTask else { return }
     throw TaskQueueError(
       .waitsForItself,
-      "the handler of the task \(task) called destroy() on its queue '\(name)' or the queue's group, "
-        + "which waits for all handlers to end; call it after run() has returned"
+      "the handler of the task \(task) called destroy() on its queue '\(name)' or the queue's group; "
+        + "destroy() waits for all handlers to end, so call it after run() has returned"
     )
   }
 
-  /// Waits until a queue that was shut down no longer uses its store.
-  func waitToBeDestroyed() async throws {
+  /// Waits until the queue is not running.
+  func waitForRunEnd() async throws {
     try await dispatch.signals.runEnd.wait {
       dispatch.machine.withLock { $0.mode == nil } ? .success(()) : nil
     }
   }
 }
 
-/// Waiting until a queue is idle.
 extension QueueCore {
   func waitUntilIdle() async throws {
     try checkCanWaitUntilIdle()
     let date = now
-    // A claim in flight may have looked at the store before the call.
+    // Only a claim that starts after this call proves that no task is available. A claim that is in
+    // flight now may have read the store before this call.
     let claim = dispatch.machine.withLock { $0.claims.count }
     try await RealWork.reportingWait({ _ in self.whyNotIdle }) {
-      while try await !isIdle(afterClaim: claim, at: date) {}
+      while try await !waitUntilPossiblyIdle(afterClaim: claim, at: date) {}
     }
   }
 
-  /// Throws if a handler makes the call, because it would wait for itself.
+  /// Throws if a handler makes the call, because it would wait for its own end.
   func checkCanWaitUntilIdle() throws(TaskQueueError) {
     guard let task = dispatch.callingTask else { return }
     throw TaskQueueError(
       .waitsForItself,
-      "the handler of the task \(task) waits for its own queue '\(name)' to become idle, but the "
-        + "queue is not idle before the handler ends"
+      "the handler of the task \(task) called waitUntilIdle() on its queue '\(name)' or the queue's "
+        + "group; the queue is not idle before the handler ends, so don't call it in a handler"
     )
   }
 
-  /// Waits for a step that may have made the queue idle, or until nothing is under way.
+  /// Waits for an event that may have made the queue idle.
   ///
-  /// - Returns: Whether the queue is idle. If not, the caller calls again.
-  private func isIdle(afterClaim claim: Int, at date: Date) async throws -> Bool {
-    try await dispatch.signals.idleWatch.wait {
+  /// - Returns: Whether the queue is idle. If not, call this again.
+  private func waitUntilPossiblyIdle(afterClaim claim: Int, at date: Date) async throws -> Bool {
+    try await dispatch.signals.idleWaiters.wait {
       switch dispatch.machine.withLock({ $0.idleness(afterClaim: claim, at: date) }) {
       case .busy: nil
       case .unknown, .idle, .ended, .failed: .success(())
@@ -462,9 +469,10 @@ extension QueueCore {
     case .ended(let error), .failed(let error): throw error
     case .unknown: break
     }
-    // A worker claims now, or in the next run if the queue does not run.
+    // Make a worker claim tasks, to find out whether the store has available ones. If the queue is
+    // not running, a worker of the next run claims them.
     dispatch.signals.workers.signal()
-    try await dispatch.signals.idleWatch.wait {
+    try await dispatch.signals.idleWaiters.wait {
       dispatch.machine.withLock { machine in
         guard machine.claims.count == claimCount,
           case .unknown = machine.idleness(afterClaim: claim, at: date)
@@ -479,15 +487,16 @@ extension QueueCore {
     let performing = dispatch.machine.withLock { $0.performing }
     return performing > 0
       ? "the queue '\(name)' to become idle; it performs tasks whose handlers have not ended"
-      : "the queue '\(name)' to become idle; it does not run"
+      : "the queue '\(name)' to become idle; it is not running: call run()"
   }
 }
 
-/// Descriptions, for tests, of waits that may never end.
+/// Descriptions of what a call waits for, in the errors of tests that never end.
 extension QueueCore {
-  /// Describes the task whose outcome is awaited, and what keeps it from ending.
+  /// Describes a task for whose outcome a call waits, and what keeps the task from ending.
   func whyIsAwaited(_ id: TaskID, _ clock: any WallClock) async -> String {
-    // Only a store in memory answers even while everything else waits.
+    // Read the record only from a store in memory. In a test that never ends, a call of another
+    // store might not return, either.
     let isInMemory = store is InMemoryStore
     let record = isInMemory ? try? await storage.record(of: id) : nil
     let task = record.map { "'\($0.name)' \(id)" } ?? "\(id)"
@@ -519,16 +528,19 @@ extension QueueCore {
       }
     }
     if isPerformed {
-      return ", whose handler has not ended: it waits for itself, or for an event that never comes"
+      return """
+        , whose handler has not ended: it waits for its own task, or for something that never \
+        happens
+        """
     }
     guard performing >= configuration.workerCount else { return "" }
     return """
-      , which can't start: the queue performs \(performing), the maximum \
-      (maxConcurrentTasks), and one of them may be waiting for it
+      , which can't start: the queue already performs the maximum number of tasks \
+      (maxConcurrentTasks: \(performing)), and the handler of one of them may wait for this task
       """
   }
 
-  /// Describes what keeps a run from ending.
+  /// Describes what keeps the current run from ending.
   var whyRunGoesOn: String {
     let (pause, hasEnded, performing) = dispatch.machine.withLock { machine in
       (machine.pause, machine.hasEnded, machine.performing)

@@ -1,17 +1,17 @@
 import SteadfastRetry
 
-/// The store of a queue, and the layers that the queue may have put in front of it.
+/// The store of a queue, and the wrapper that retries its calls.
 final class QueueStore: Sendable {
-  /// The outermost layer, which the queue calls.
+  /// The store that the queue calls: ``retryingStore``, or the application's store if there is no
+  /// wrapper.
   let front: any Persistence
-  /// The queue's part of the store, if the queue belongs to a group.
+  /// The application's store, if the queue belongs to a group.
   let group: GroupStore?
-  /// The layer that retries calls; `nil` if the store's errors are never transient.
+  /// The wrapper that retries calls; `nil` if the store's errors are never transient.
   let retryingStore: RetryingStore?
-  /// The error if the queue's name, its configuration or the store's sharing is invalid.
+  /// The error if the queue's name, its configuration or the store's ``StoreSharing`` is invalid.
   private let validity: Result<Void, TaskQueueError>
 
-  /// Wraps the application's store.
   init(
     _ persistence: some Persistence,
     ofQueue name: String,
@@ -20,7 +20,7 @@ final class QueueStore: Sendable {
   ) {
     validity = Result { () throws(TaskQueueError) in
       if name.isEmpty {
-        throw TaskQueueError(.invalidArgument, "the queue's name is empty; give it a name")
+        throw TaskQueueError(.invalidArgument, "the queue's name is empty; give the queue a name")
       }
       try configuration.validate()
       try persistence.sharing?.validate()
@@ -31,45 +31,46 @@ final class QueueStore: Sendable {
     front = retryingStore ?? persistence
   }
 
-  /// Throws if an invalid argument prevents the queue from opening its store.
+  /// Throws if the queue's name, its configuration or the store's ``StoreSharing`` is invalid.
   func checkCanOpen() throws(TaskQueueError) { try validity.get() }
 }
 
 /// Applying changes.
 extension QueueStore {
-  /// The maximum number of refusals of the same request before the store counts as faulty.
+  /// The maximum number of times that a change is sent again after the store has refused it.
   ///
-  /// A store may refuse a request while another caller changes the same task, key or value.
+  /// A store may refuse a change while another caller changes the same task, key or value. If it
+  /// refuses the change more often, the store is considered faulty.
   static let maxConflictRetries = 1_000
 
-  /// Has the store apply changes, and checks that there is a result for each of them.
+  /// Applies changes in the store, and checks that the store returns an outcome for each of them.
   func persist(
     _ changes: [TaskChange],
     _ durability: Durability = .durable
   ) async throws -> [ChangeOutcome] {
-    try UnusableAnswer.check(
+    try MismatchedOutcomes.check(
       try await front.apply(changes, durability: durability),
-      to: changes.count
+      forChanges: changes.count
     )
   }
 
-  /// Applies changes as ``persist(_:_:)`` does, but does not retry after a transient error.
+  /// Applies changes as ``persist(_:_:)`` does, but throws transient errors instead of retrying.
   func persistOnce(
     _ changes: [TaskChange],
     _ durability: Durability
   ) async throws -> [ChangeOutcome] {
     let store = retryingStore?.base ?? front
-    return try UnusableAnswer.check(
+    return try MismatchedOutcomes.check(
       try await store.apply(changes, durability: durability),
-      to: changes.count
+      forChanges: changes.count
     )
   }
 
-  /// Applies the changes of an attempt as ``persist(_:_:)`` does, and waits for an unavailable
-  /// store even if the attempt is cancelled.
+  /// Applies the changes that a handler makes during its attempt.
   ///
-  /// The attempt's work must not be repeated. The call does not wait if the run is cancelled or cut
-  /// short.
+  /// Unlike ``persist(_:_:)``, this waits for an unavailable store even if the attempt is
+  /// cancelled. Otherwise, the next attempt would have to repeat work that is already done. This
+  /// does not wait if the run is cancelled or its attempts are cut short.
   func persistInAttempt(
     _ changes: [TaskChange],
     _ durability: Durability
@@ -83,12 +84,12 @@ extension QueueStore {
       let sending = Task(executorPreference: RealWork.taskExecutor) {
         try await store.send(changes, durability, .attempt).outcomes
       }
-      return try UnusableAnswer.check(try await sending.value, to: changes.count)
+      return try MismatchedOutcomes.check(try await sending.value, forChanges: changes.count)
     }
   }
 
-  /// Applies changes as ``persist(_:_:)`` does, and returns whether they were sent to the store
-  /// more than once.
+  /// Applies changes as ``persist(_:_:)`` does, and also returns whether they were sent to the
+  /// store more than once.
   func send(
     _ changes: [TaskChange]
   ) async throws -> (outcomes: [ChangeOutcome], wasResent: Bool) {
@@ -96,58 +97,54 @@ extension QueueStore {
       return (try await persist(changes), false)
     }
     let (outcomes, wasResent) = try await retryingStore.send(changes, .durable)
-    return (try UnusableAnswer.check(outcomes, to: changes.count), wasResent)
+    return (try MismatchedOutcomes.check(outcomes, forChanges: changes.count), wasResent)
   }
 
-  /// Waits before retrying an operation that failed with a transient error.
+  /// Waits before the caller retries an operation that failed with a transient error.
   ///
-  /// - Throws: The error, if it is not transient, or there is no time to wait.
-  func waitToRepeat(after error: any Error, _ retries: inout Int) async throws {
+  /// - Throws: The error, if it is not transient, or the run or the caller is about to end.
+  func waitToRetry(after error: any Error, _ retries: inout Int) async throws {
     guard let retryPolicy = retryingStore?.retryPolicy,
       await retryPolicy.waitToRetry(after: error, retries: retries, .other)
     else { throw error }
     retries += 1
   }
 
-  /// Performs the body, and marks the body's calls of the store as optional: a run that is about to
-  /// end does not retry them.
+  /// Performs the body, whose calls of the store are not retried once the run is about to end.
   func bestEffort<Result>(_ body: () async throws -> Result) async rethrows -> Result {
     guard retryingStore != nil else { return try await body() }
     return try await StoreRetryPolicy.$isBestEffort.withValue(true) { try await body() }
   }
 }
 
-/// Values, and single tasks.
 extension QueueStore {
-  /// Returns a value of the application.
-  func usersValue(named name: String) async throws -> [UInt8]? {
-    try Self.checkIsUsers(name)
+  func applicationValue(named name: String) async throws -> [UInt8]? {
+    try Self.checkIsNotReserved(name)
     return try await front.value(named: name)
   }
 
-  /// Sets a value of the application.
-  func setUsersValue(
+  func setApplicationValue(
     _ value: [UInt8]?,
     named name: String,
     _ durability: Durability
   ) async throws {
-    try Self.checkIsUsers(name)
+    try Self.checkIsNotReserved(name)
     try await setValue(named: name, durability) { _ in value }
   }
 
-  /// Sets a value of the application if it is the expected one.
-  func replaceUsersValue(
+  /// Sets a value of the application if its current bytes are the expected ones, and returns
+  /// whether it was set.
+  func replaceApplicationValue(
     named name: String,
     _ expected: [UInt8]?,
     by value: [UInt8]?,
     _ durability: Durability
   ) async throws -> Bool {
-    try Self.checkIsUsers(name)
+    try Self.checkIsNotReserved(name)
     return try await replaceValue(named: name, expected, by: value, durability)
   }
 
-  /// Throws if the package reserves the name.
-  private static func checkIsUsers(_ name: String) throws(TaskQueueError) {
+  private static func checkIsNotReserved(_ name: String) throws(TaskQueueError) {
     guard name.utf8.starts(with: "steadfast.".utf8) else { return }
     throw TaskQueueError(
       .invalidArgument,
@@ -156,8 +153,9 @@ extension QueueStore {
     )
   }
 
-  /// Replaces a value by the function's result for the current value; retries if another caller
-  /// changed it.
+  /// Replaces the bytes under a name with the result of calling `next` with the current bytes.
+  ///
+  /// If another caller changes the bytes in between, this calls `next` again with the new bytes.
   func setValue(
     named name: String,
     _ durability: Durability,
@@ -170,17 +168,14 @@ extension QueueStore {
       do {
         if try await replaceValue(named: name, old, by: new, durability) { return }
       } catch {
-        // The store may have stored the value. The next read returns the current value in any case.
-        try await waitToRepeat(after: error, &retries)
+        // The store may have stored the new bytes. The loop reads them again in any case.
+        try await waitToRetry(after: error, &retries)
       }
     }
     throw TaskQueueError.endlessConflict(in: front, over: "the value '\(name)'")
   }
 
-  /// Sets a value if it is the expected one.
-  ///
-  /// The change is a batch of its own, because the store discards the whole batch if the value is
-  /// not the expected one.
+  /// Sets a value if its current bytes are the expected ones, and returns whether it was set.
   private func replaceValue(
     named name: String,
     _ expected: [UInt8]?,
@@ -194,7 +189,7 @@ extension QueueStore {
     case .valueDiffers: return false
     case .doneWithConsequences, .replaced, .superseded, .unmetDependency, .duplicate,
       .identityTaken, .stale, .batchRefused:
-      throw UnusableAnswer(results: results, to: 1)
+      throw MismatchedOutcomes(outcomes: results, changeCount: 1)
     }
   }
 
@@ -203,19 +198,24 @@ extension QueueStore {
   }
 }
 
-/// The error for a store whose results don't match the changes that it was given.
-struct UnusableAnswer: Error, CustomStringConvertible {
-  let results: [ChangeOutcome]
-  let to: Int
+/// The error for a store that returns outcomes that can't belong to the changes that it was given.
+struct MismatchedOutcomes: Error, CustomStringConvertible {
+  let outcomes: [ChangeOutcome]
+  let changeCount: Int
 
-  /// Returns the results if there is one for each change.
-  static func check(_ results: [ChangeOutcome], to count: Int) throws -> [ChangeOutcome] {
-    guard results.count == count else { throw UnusableAnswer(results: results, to: count) }
-    return results
+  /// Returns the outcomes, or throws if their number is not that of the changes.
+  static func check(
+    _ outcomes: [ChangeOutcome],
+    forChanges count: Int
+  ) throws -> [ChangeOutcome] {
+    guard outcomes.count == count else {
+      throw MismatchedOutcomes(outcomes: outcomes, changeCount: count)
+    }
+    return outcomes
   }
 
   var description: String {
-    "the store answered \(to) changes with \(results), which doesn't match them; "
-      + "whether the changes were stored is unknown"
+    "the store's apply(_:durability:) returned the outcomes \(outcomes), which don't match the given "
+      + "changes (number: \(changeCount)); the changes may or may not be stored, so fix the store"
   }
 }

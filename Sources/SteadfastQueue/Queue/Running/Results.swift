@@ -1,7 +1,12 @@
 import Synchronization
 import SystemFoundation
 
-/// Stores the ends of attempts and the changes that callers request, and then reports them.
+/// Stores the results of attempts, and the changes to tasks that callers request, and then reports
+/// them to observers and waiting callers.
+///
+/// A ``Settlement`` is a change to a task, such as `succeed`, `retry` or `release`, together with
+/// the task's record before the change. Settlements that are not stored yet are in the outbox of
+/// the ``WorkMachine``. The *finisher* is the Swift task of a run that stores them.
 final class Results: QueuePart {
   let services: QueueServices
   let upkeep: Upkeep
@@ -22,11 +27,9 @@ final class Results: QueuePart {
   }
 }
 
-/// Stores and reports how attempts ended.
 extension Results {
-  /// Makes a worker idle, and stores its settlement, or leaves that to the finisher.
-  ///
-  /// The finisher is the Swift task that runs `runFinisher()`.
+  /// Makes a worker idle, and stores the settlement of its task, or lets another Swift task (the
+  /// run's finisher) store it.
   func finishWork(of worker: Int, with settlement: Settlement, countsAsAttempt: Bool) async {
     if store.appliesAtOnce {
       await storeOrDefer(CollectionOfOne(settlement))
@@ -37,8 +40,7 @@ extension Results {
     } else if dispatch.machine.withLock({
       $0.freeWorker(worker, with: settlement, countsAsAttempt: countsAsAttempt)
     }) {
-      // In a cancelled run, the finisher has ended, and other handlers may take long to end. So
-      // this Swift task stores the settlement itself.
+      // In a cancelled run, the finisher has already ended. So store the settlement here.
       if Task.isCancelled { await settleAll() } else { dispatch.signals.finisher.signal() }
     }
   }
@@ -49,13 +51,14 @@ extension Results {
       await dispatch.signals.finisher.wait()
     }
     await settleAll(isLast: true)
-    // A cancelled run ends without waiting for other callers' requests.
+    // Let `storeRemainingResults()` return. A cancelled run does not wait for commands that other
+    // callers are carrying out.
     dispatch.signals.settlement.resumeAll(with: .success(()))
   }
 
-  /// Stores all settlements in the outbox, and retries the requests that could not be carried out.
+  /// Stores all settlements in the outbox, and retries the commands that could not be carried out.
   ///
-  /// - Parameter isLast: whether the run ends, so that no later call in the run stores the rest.
+  /// - Parameter isLast: whether no later call in this run stores settlements that are left over.
   func settleAll(isLast: Bool = false) async {
     let failedCommands = dispatch.machine.withLock { $0.takeFailedCommands() }
     if !failedCommands.isEmpty { await carryOutPending(failedCommands, isLast: isLast) }
@@ -69,12 +72,12 @@ extension Results {
     }
   }
 
-  /// When a run's workers have ended, stores the remaining settlements and carries out the
-  /// remaining requests.
+  /// Stores the remaining settlements, and waits for commands that are being carried out.
+  ///
+  /// A run calls this after its workers have ended, and before it cancels the finisher.
   func storeRemainingResults() async {
     await settleAll(isLast: true)
     guard storage.retryingStore != nil else { return }
-    // The finisher may be waiting for the store. The caller cancels it after this function.
     func isCarryingOut() -> Bool {
       !Task.isCancelled
         && dispatch.machine.withLock { $0.failure == nil && !$0.commandsUnderWay.isEmpty }
@@ -88,10 +91,10 @@ extension Results {
     }
   }
 
-  /// Stores settlements.
+  /// Stores settlements, and reports them; puts them back into the outbox if the store fails.
   ///
-  /// - Returns: Whether the caller must leave the settlements to the finisher, because the store is
-  ///   temporarily unavailable and this Swift task can't wait.
+  /// - Returns: Whether the finisher must store the settlements: the store is temporarily
+  ///   unavailable, and this Swift task is cancelled, so it can't wait.
   @discardableResult
   private func storeOrDefer(
     _ settlements: some RandomAccessCollection<Settlement> & Sendable,
@@ -103,7 +106,7 @@ extension Results {
     if !shared.isEmpty { await observers.changes.beginAttemptResults(of: shared) }
     defer { if !shared.isEmpty { observers.changes.markAttemptResultsReported(of: shared) } }
     do {
-      // Usually no occurrence ends. In that case, avoid one more asynchronous call.
+      // Usually no occurrence of a schedule ends. Then avoid one more asynchronous call.
       let ends = OccurrenceEnd.all(in: settlements)
       let answer =
         try await ends.isEmpty ? storage.send(batch) : occurrences.send(batch, ending: ends)
@@ -111,7 +114,7 @@ extension Results {
       let results =
         try await isInDoubt
         ? reconciledOutcomes(in: answer, of: settlements) : answer.outcomes
-      // Usually all settlements were stored. In that case, avoid making an array.
+      // Usually all settlements were stored. Then avoid making an array.
       if zip(settlements, results).allSatisfy({ $1.isDone }) {
         reportStored(settlements)
       } else {
@@ -124,8 +127,8 @@ extension Results {
       }
       if isInDoubt, results != answer.outcomes { await findLostConsequences() }
     } catch {
-      // Although this Swift task is cancelled, the run may continue: perhaps only the attempt was
-      // cut short.
+      // If this Swift task is cancelled, perhaps only its attempt was cut short, and the run with
+      // its finisher continues.
       let isDeferred = dispatch.machine.withLock { machine in
         machine.returnToOutbox(Array(settlements))
         return !isLast && error.isTransientFailure && Task.isCancelled && machine.finisherCanWait
@@ -138,13 +141,12 @@ extension Results {
 
   private func reportSuperseded(_ settlement: Settlement, by successor: TaskID) async {
     let isAwaited = observers.reportSuperseded(settlement, by: successor)
-    findWork(after: settlement)
-    // The successor may have ended before its callers were linked to it. If the store fails, the
-    // next claim stops the queue.
+    lookForWork(after: settlement)
+    // The successor may have ended before callers were linked to it. Ignore an error of the store:
+    // the next claim fails, too, and stops the queue.
     if isAwaited { try? await reportStoredOutcomes(of: [successor]) }
   }
 
-  /// Returns the consequences of stored changes for other tasks.
   func consequences(
     of settlements: some Collection<Settlement>,
     outcomes results: [ChangeOutcome]
@@ -154,18 +156,18 @@ extension Results {
     }
   }
 
-  /// Returns the outcomes of settlements, with `done` instead of `stale` for each change that an
-  /// earlier try has stored.
+  /// Returns the store's outcomes, with `done` instead of `stale` for each change that was already
+  /// stored by an earlier try.
   ///
-  /// That happens if the store threw an error although it had stored the change, or if the change
-  /// was sent again.
+  /// If the store throws an error although it has stored a change, the change is sent again, and
+  /// the store refuses it as stale.
   private func reconciledOutcomes(
     in answer: (outcomes: [ChangeOutcome], wasResent: Bool),
     of settlements: some Collection<Settlement> & Sendable
   ) async throws -> [ChangeOutcome] {
-    // In a shared store, another process may have ended the task. Then `refreshAwaitedOutcomes()`
-    // looks up the outcome for waiting callers.
-    let isAlone = !dispatch.leasesMayHaveRunOut
+    // If a lease may have expired, another process may have ended the task. Then leave it to
+    // `refreshAwaitedOutcomes()` to look up the outcome for waiting callers.
+    let isAlone = !dispatch.leasesMayHaveExpired
     var results = answer.outcomes
     for (index, settlement) in settlements.enumerated()
     where answer.wasResent || settlement.isInDoubt {
@@ -174,7 +176,7 @@ extension Results {
       if settlement.change.wasStored(accordingTo: record, excludesOtherQueues: isAlone) {
         results[index] = .done
       } else if isAlone, record == nil {
-        if let successor = try await holderOfKey(of: settlement.record) {
+        if let successor = try await holderOfUniqueKey(of: settlement.record) {
           results[index] = .superseded(by: successor)
         } else {
           let id = settlement.record.id
@@ -186,7 +188,7 @@ extension Results {
   }
 
   /// Returns the task that now holds the unique key of a task that no longer exists.
-  private func holderOfKey(of record: TaskRecord) async throws -> TaskID? {
+  private func holderOfUniqueKey(of record: TaskRecord) async throws -> TaskID? {
     guard let key = record.uniqueKey else { return nil }
     let filter = TaskFilter(
       names: [record.name],
@@ -197,7 +199,7 @@ extension Results {
     return found.first { $0.keyRole == .holder }?.id
   }
 
-  /// Releases tasks that were claimed but not begun.
+  /// Releases claimed tasks that have not started.
   func releaseUnstarted(_ tasks: [ClaimedTask], isLast: Bool = false) async {
     guard !tasks.isEmpty else { return }
     let isDeferred = await storeOrDefer(
@@ -211,61 +213,60 @@ extension Results {
     await carryOutPending(requests, isLast: isLast)
   }
 
-  /// Reports stored settlements, and looks for tasks that they made available.
+  /// Reports stored settlements, and makes workers look for tasks that became available by them.
   func reportStored(_ settlements: some Collection<Settlement>) {
     observers.report(settlements)
-    for settlement in settlements { findWork(after: settlement) }
+    for settlement in settlements { lookForWork(after: settlement) }
   }
 
-  private func findWork(after settlement: Settlement) {
-    // Another task with the same order key may be first in line now.
+  private func lookForWork(after settlement: Settlement) {
+    // The next task with the same order key may be available now.
     if settlement.record.orderKey != nil { dispatch.lookForWork() }
     switch settlement.change {
     case .retry(_, let date, _, _, _), .reschedule(_, let date, _):
-      dispatch.becomesAvailable(at: date)
+      dispatch.lookForWork(at: date)
     case .restart(_, let date, _):
-      upkeep.scheduleNoticeIfUnhandled(settlement.record)
-      dispatch.becomesAvailable(at: date)
+      upkeep.scheduleWarningIfUnhandled(settlement.record)
+      dispatch.lookForWork(at: date)
     case .resume:
-      upkeep.scheduleNoticeIfUnhandled(settlement.record)
-      dispatch.becomesAvailable(at: settlement.record.availableDate)
+      upkeep.scheduleWarningIfUnhandled(settlement.record)
+      dispatch.lookForWork(at: settlement.record.availableDate)
     case .suspend(_, let date, let names, _):
-      // The awaited completion may have arrived already.
-      dispatch.becomesAvailable(at: names.isEmpty ? date : .distantPast)
+      // If the task waits for completions (`names`), one may have arrived already.
+      dispatch.lookForWork(at: names.isEmpty ? date : .distantPast)
     case .complete: dispatch.lookForWork()
-    case .release, .update: dispatch.becomesAvailable(at: settlement.record.availableDate)
+    case .release, .update: dispatch.lookForWork(at: settlement.record.availableDate)
     case .park:
-      // Another handler may have been registered before the task was parked.
+      // The task is parked because its handler could not decode the payload. If another handler was
+      // registered before the task was parked, let that handler try.
       let name = settlement.record.name
       guard let handler = handlers[name], handler !== settlement.handler else { break }
       dispatch.machine.withLock { $0.registerHandlers(for: [name]) }
       dispatch.signals.workers.signal()
     case .succeed, .abandon, .cancel, .remove:
-      // The successor with the same unique key, if there is one, may be available now.
+      // The next task with the same unique key may be available now.
       if settlement.record.uniqueKey != nil { dispatch.lookForWork() }
     case .pause, .insert, .unpark, .extend, .prune, .rebase, .remember, .setValue: break
     }
   }
 }
 
-/// Claimed tasks without an attempt.
 extension Results {
-  /// Releases the claimed tasks that match `isMeant` and have not started.
+  /// Releases the claimed tasks that satisfy `shouldRelease` and have not started.
   ///
-  /// A claim in flight may still return matching tasks. So the call waits for that claim, and
-  /// releases its matching tasks, too. A cancelled caller doesn't wait.
-  func releaseUnstarted(where isMeant: @Sendable (TaskRecord) -> Bool) async {
-    await releaseUnstarted(dispatch.machine.withLock { $0.takeUnstarted(where: isMeant) })
+  /// A claim in flight may still return such tasks. So the call waits for that claim, and then
+  /// releases its tasks, too. A cancelled caller doesn't wait.
+  func releaseUnstarted(where shouldRelease: @Sendable (TaskRecord) -> Bool) async {
+    await releaseUnstarted(dispatch.machine.withLock { $0.takeUnstarted(where: shouldRelease) })
     if let claim = dispatch.machine.withLock({ $0.claims.inFlight }) {
       await waitForEnd(ofClaim: claim)
     }
-    await releaseUnstarted(dispatch.machine.withLock { $0.takeUnstarted(where: isMeant) })
+    await releaseUnstarted(dispatch.machine.withLock { $0.takeUnstarted(where: shouldRelease) })
   }
 
   /// Waits until the claim with this number has ended, or until cancelled.
   private func waitForEnd(ofClaim claim: Int) async {
     while !Task.isCancelled, dispatch.machine.withLock({ $0.claims.inFlight == claim }) {
-      // Cancellation ends the loop.
       try? await dispatch.signals.claimEnd.wait {
         dispatch.machine.withLock { $0.claims.inFlight == claim } ? nil : .success(())
       }
@@ -273,9 +274,10 @@ extension Results {
   }
 }
 
-/// The consequences that changes to some tasks have for others.
+/// The consequences of changes for other tasks.
 extension Results {
-  /// Reports consequences of changes that were stored.
+  /// Reports how stored changes affected other tasks: which were cancelled or restarted along with
+  /// the changed tasks.
   func reportConsequences(
     _ consequences: some Sequence<(settlement: Settlement, meaning: Consequences)>
   ) async {
@@ -286,19 +288,21 @@ extension Results {
       // A task that waited for the changed one may be available now.
       dispatch.lookForWork()
     }
-    // The affected tasks may have changed again before this report. If the store fails here, the
-    // next claim stops the queue.
+    // The affected tasks may have changed again before this report, so look them up. Ignore an
+    // error of the store: the next claim fails, too, and stops the queue.
     if !ids.isEmpty { try? await correctOutcomes(of: ids) }
   }
 
-  /// Applies the consequences of a change that another queue on the store has made.
+  /// Tells this queue's waiting callers about the consequences of a change that another queue of
+  /// the group has made.
   ///
-  /// The affected tasks may belong to this queue or to others. The other queue posts the events.
-  func applyRemoteEffects(_ meaning: Consequences, of change: TaskChange) async {
+  /// This posts no events, because the other queue does. The affected tasks may belong to any
+  /// queue.
+  func applyConsequences(_ meaning: Consequences, of change: TaskChange) async {
     for id in meaning.tasks {
       switch change {
       case .abandon, .cancel: observers.outcomes.resolve(id, .cancelled)
-      // The restarted task may have ended again by now. `correctOutcomes(of:)` looks that up below.
+      // `correctOutcomes(of:)` below looks up whether the restarted task has ended again.
       case .restart: break
       case .succeed, .retry, .release, .park, .pause, .resume, .reschedule, .update, .remove,
         .insert, .unpark, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
@@ -309,26 +313,27 @@ extension Results {
     if !meaning.tasks.isEmpty { try? await correctOutcomes(of: meaning.tasks) }
   }
 
-  /// Finds the consequences of changes whose answer was lost: the store had already made the
-  /// changes when they were sent again.
+  /// Finds the consequences of changes that the store had already made before they were sent again.
   ///
-  /// Waiting tasks may be available now, also in other queues of a group. Tasks that callers wait
-  /// for may have been cancelled by a cascade.
+  /// The store returned these consequences only in its first answer, which was lost. In every queue
+  /// of the group, tasks may have become available, and tasks for which callers wait may have been
+  /// cancelled.
   func findLostConsequences() async {
     for queue in resultsOfGroup {
       queue.dispatch.lookForWork()
-      // If the store fails, the next claim stops the queue.
+      // Ignore an error of the store: the next claim fails, too, and stops the queue.
       try? await queue.reportStoredOutcomes(of: queue.observers.outcomes.awaited)
     }
   }
 
-  /// The results of this queue, and of the others of its group.
+  /// The `Results` of this queue and of the other queues in its group.
   var resultsOfGroup: [Results] { [self] + (storage.group?.otherQueues.map(\.results) ?? []) }
 
-  /// Handles a failed call of the store that may have stored its changes all the same.
+  /// Records, in all queues of the group, that a failed call of the store may have stored its
+  /// changes.
   ///
-  /// The next claim of each queue reports what was stored. The queues look for work, because a
-  /// claim during the call may have skipped the tasks.
+  /// The next claim of each queue then reports what was stored. This also makes workers look for
+  /// work, because a claim during the failed call may have skipped the changed tasks.
   func markOutcomesUncertain() {
     for queue in resultsOfGroup {
       queue.observers.mayHaveUnreportedOutcomes.store(true, ordering: .releasing)
@@ -337,10 +342,10 @@ extension Results {
     }
   }
 
-  /// Reports the stored outcomes to waiting callers, after a failed call of the store that may have
-  /// stored its changes.
+  /// Looks up which awaited tasks have ended, after a call of ``markOutcomesUncertain()``, and
+  /// resumes the callers that wait for them.
   ///
-  /// - Throws: Any error of the store; the next claim calls this again.
+  /// If the store throws an error, the next claim calls this again.
   func reconcileOutcomes() async throws {
     upkeep.state.withLock { $0.isInDoubt = false }
     do {
@@ -369,10 +374,10 @@ extension Results {
     }
   }
 
-  /// Replaces the known outcomes of tasks by the stored outcomes.
+  /// Looks up the outcomes of tasks in the store, and replaces the outcomes that are known here.
   ///
-  /// An outcome that is reported during a look-up may be newer than the outcome that the look-up
-  /// finds. In that case, the task is looked up again.
+  /// If another outcome of a task is reported during the look-up, it may be newer than the one that
+  /// the look-up finds. Then this looks the task up again.
   private func correctOutcomes(of ids: [TaskID]) async throws {
     var remaining = ids
     while !remaining.isEmpty {
@@ -390,10 +395,10 @@ extension Results {
     }
   }
 
-  /// Replaces the known outcome of a task by the outcome in its record, unless another outcome was
-  /// reported since the look-up began.
+  /// Replaces the known outcome of a task with the outcome in its record.
   ///
-  /// - Returns: `false` if another outcome was reported.
+  /// - Returns: `false`, with no effect, if another outcome was reported since the look-up of the
+  ///   record began.
   private func correctOutcome(from record: TaskRecord, ifVersionIs version: Int?) -> Bool {
     guard let outcome = record.outcome else {
       return observers.outcomes.reopen(record.id, ifVersionIs: version)
@@ -404,7 +409,8 @@ extension Results {
 
 /// Outcomes of tasks that other processes have ended.
 extension Results {
-  /// Looks up awaited tasks that another process may have ended, and resumes their waiters.
+  /// Looks up which awaited tasks another process has ended, and resumes the callers that wait for
+  /// them.
   func refreshAwaitedOutcomes() async {
     do {
       try await reportStoredOutcomes(of: observers.outcomes.awaited)
@@ -413,9 +419,8 @@ extension Results {
     }
   }
 
-  /// Reports the stored outcomes of tasks whose ends were not reported to this queue.
-  ///
-  /// - Throws: Any error of the store.
+  /// Looks up the outcomes of tasks in the store, and resumes the callers that wait for the tasks
+  /// that have ended.
   func reportStoredOutcomes(of ids: [TaskID]) async throws {
     for page in ids.lookUpPages { try await reportStoredOutcomes(ofPage: page) }
   }
@@ -424,7 +429,8 @@ extension Results {
     let filter = TaskFilter(ids: Set(ids))
     let versions = observers.outcomes.versions(of: ids)
     let records = try await store.tasks(matching: filter, after: nil, limit: ids.count)
-    // The call that stores the end of a task reports the end itself, and a success with its value.
+    // If this queue is just storing the end of a task, the queue reports it. Don't report a success
+    // here before that, because it would lack the handler's return value.
     func isReported(_ id: TaskID) -> Bool {
       dispatch.machine.withLock { $0.isUnsettled(id) } || observers.changes.isUnderWay(id)
     }
@@ -448,7 +454,8 @@ extension Results {
     TaskQueueError(
       .unknownTask,
       "the task \(id) no longer exists: it has ended, and its outcome was not retained; to retain "
-        + "outcomes, set succeededRetention and cancelledRetention in each queue on the store"
+        + "outcomes, set succeededRetention and cancelledRetention in the configuration of each queue "
+        + "on the store"
     )
   }
 }

@@ -1,28 +1,29 @@
 import Synchronization
 
 extension TaskQueue {
-  /// Performs tasks until it is cancelled or the queue is shut down.
+  /// Performs tasks until the call is cancelled or the queue is shut down.
   ///
-  /// Handlers run in child tasks of this call, so cancelling the call cancels them, too. A task
-  /// whose handler then throws is released, with no retry counted. When all handlers have ended,
-  /// the call throws `CancellationError`. After ``shutDown(within:)``, it returns, also if the
-  /// store is still being opened.
+  /// Handlers run in child tasks of this call, so cancelling the call also cancels the handlers. If
+  /// a cancelled handler throws, its task is released, and no retry is counted. When all handlers
+  /// have ended, the call throws `CancellationError`. After ``shutDown(within:)``, the call
+  /// returns, even if the store is still being opened.
+  ///
+  /// If the store fails, the call throws. No change that the store has acknowledged is lost. Either
+  /// run this queue again: it still has the results of the last attempts, and stores them. Or close
+  /// the store, and make a new queue with a new store. Calls that wait for a task's outcome don't
+  /// throw when the store fails. They keep waiting, so always handle the error of this call.
   ///
   /// - Throws: `CancellationError`; the error that keeps the store from being opened; a
-  ///   ``TaskQueueError`` if the queue or another one on its store already runs, if the queue was
-  ///   shut down, or if its store has failed. After a failure of the store, nothing acknowledged is
-  ///   lost. Either run this queue again, which still has the results of the last attempts and the
-  ///   requests for their tasks, or close the store and make a new queue with a new store. Calls
-  ///   that wait for outcomes keep waiting, so check what the run throws, as a task group does.
+  ///   ``TaskQueueError`` if the queue, or another queue on its store, is already running, if the
+  ///   queue was shut down, or if its store has failed.
   public nonisolated func run() async throws { try await core.run(.untilStopped) }
 
-  /// Performs the tasks that are available now, and returns when they are done.
+  /// Performs the tasks that are available at the time of the call, and returns when they are done.
   ///
-  /// A task that fails is not tried again in the same pass, even if its retry is due at once. A
-  /// task that is enqueued during the pass, by a handler too, becomes available after the date of
-  /// the call, so it is left for the next pass. On a clock that stands still during the pass, as in
-  /// a test, it is performed in the same pass. To wait for all tasks, call ``waitUntilIdle()``
-  /// while ``run()`` performs them.
+  /// The call does not retry a task that fails, even if the retry is due at once. It does not
+  /// perform tasks that are enqueued after it has started, unless the clock stands still, as in a
+  /// test. To perform these, too, and wait for them, call ``waitUntilIdle()`` while ``run()`` is
+  /// running.
   ///
   /// - Returns: The number of attempts; 0 if the queue is paused.
   /// - Throws: The same errors as ``run()``.
@@ -33,16 +34,16 @@ extension TaskQueue {
 }
 
 extension TaskQueue {
-  /// Pauses the queue: no further attempt begins, and those under way go on.
+  /// Pauses the queue: no further attempt begins, and attempts under way continue.
   ///
-  /// Only this queue is paused, in memory. To pause every queue on the store, beyond the end of the
-  /// process, call ``pause(durability:)``.
+  /// The pause is kept in memory, so it ends with the process. To store a pause, which applies to
+  /// the queue in every process, call ``pause(durability:)``.
   ///
-  /// When the call returns, no attempt begins until ``resume()``. An attempt is under way as soon
-  /// as a worker picks its task, which is before the handler is called; for a recurring task, the
-  /// worker reads the store in between. If the calling Swift task is cancelled, the queue is paused
-  /// all the same, but the waiting ends at once. Tasks can still be enqueued, and ``run()``
-  /// continues without performing any.
+  /// Once the call has returned, no attempt begins until ``resume()``. An attempt begins when a
+  /// worker picks its task, which is before the handler is called. So a handler whose attempt began
+  /// before the pause may still be called. If the calling Swift task is cancelled, the queue is
+  /// paused nevertheless, but the call does not wait for attempts that are about to begin. Tasks
+  /// can still be enqueued, and ``run()`` continues without performing any.
   ///
   /// A queue that is paused and resumed again and again still makes progress. If a pause releases
   /// claimed tasks before they start, the next pause lets its claimed tasks start, and returns
@@ -53,15 +54,16 @@ extension TaskQueue {
 
   /// Undoes ``pause()``.
   ///
-  /// A pause in the store remains: ``resume(durability:)`` ends it.
+  /// This does not end a stored pause; ``resume(durability:)`` does.
   public func resume() async {
     core.gate.resume()
   }
 
-  /// Whether the queue was paused and not resumed, in memory or in its store.
+  /// Whether the queue is paused, in memory or in its store.
   ///
-  /// The stored pause is known after the queue's first call, such as ``open()``. In a shared store,
-  /// another queue may have changed the pause since this queue last read it.
+  /// The queue reads the stored pause when it first opens the store, for example in ``open()``. In
+  /// a shared store, another process may have changed the stored pause since this queue last read
+  /// it.
   public nonisolated var isPaused: Bool { core.dispatch.machine.withLock { $0.isPaused } }
 
   /// Whether an attempt is under way.
@@ -69,67 +71,70 @@ extension TaskQueue {
     core.dispatch.machine.withLock { $0.performing > 0 }
   }
 
-  /// Stops the queue for good: no further attempt begins, and the call waits until those under way
-  /// have ended.
+  /// Stops the queue for good: no further attempt begins, and the call waits until all attempts
+  /// under way have ended.
   ///
-  /// ``run()`` then returns. Tasks can still be enqueued and looked up; they wait for a new queue
-  /// on the same store. Once the new queue runs, enqueue with it: it does not notice tasks that
-  /// another queue adds. A call that waits for the outcome of a task that has not ended throws.
-  /// Observers get no more events. The queue releases its handlers, and everything that they
-  /// reference. If the waiting is cancelled, it ends at once and the shutdown goes on.
+  /// ``run()`` then returns. Tasks can still be enqueued and looked up. Enqueued tasks wait for a
+  /// new queue on the same store. Once the new queue runs, enqueue tasks with that queue, because
+  /// it does not notice tasks that another queue adds. Calls that wait for the outcome of a task
+  /// throw, unless the task has ended. Observers get no more events. The queue releases its
+  /// handlers, and everything that they reference. If the calling Swift task is cancelled, the call
+  /// returns at once, and the shutdown continues.
   ///
-  /// Without a limit, a call from a handler of the queue, or from something that the handler
-  /// started, returns at once, as ``beginShutDown(within:)`` does: it would wait for itself.
+  /// Without a limit, a call from a handler of the queue, or from a Swift task that the handler
+  /// started, returns at once, as ``beginShutDown(within:)`` does. Otherwise, the handler would
+  /// wait for its own end.
   ///
-  /// - Parameter limit: how long attempts may go on; by default until they end. When the limit has
-  ///   passed, the attempts are cancelled, their tasks are released unharmed as when ``run()`` is
-  ///   cancelled, and the call waits for their handlers. If the waiting is cancelled, or the limit
-  ///   is zero or less, the attempts are cancelled at once.
+  /// - Parameter limit: how long attempts may continue; by default until they end. When the limit
+  ///   has passed, the attempts are cancelled, and the call waits for their handlers. Their tasks
+  ///   are released, and no retry is counted, as when ``run()`` is cancelled. If the limit is zero
+  ///   or less, or the call is cancelled before the limit has passed, the attempts are cancelled at
+  ///   once.
   public func shutDown(within limit: Duration? = nil) async {
     await core.shutDown(within: limit)
   }
 
   /// Starts a shutdown as ``shutDown(within:)`` does, without waiting.
   ///
-  /// It is for code that can't wait, such as the event handler of a signal source, a service group,
-  /// or a deinitializer. It acquires locks, so don't call it in the handler of the C function
-  /// `signal` itself.
+  /// Call this from code that can't wait, such as the event handler of a signal source, a service
+  /// group, or a deinitializer. The call acquires locks, so don't make it in a handler that was
+  /// installed with the C function `signal`.
   ///
-  /// - Parameter limit: how long attempts may go on, as for ``shutDown(within:)``; by default until
-  ///   they end. Of several calls, the one whose limit ends first counts.
+  /// - Parameter limit: how long attempts may continue, as for ``shutDown(within:)``; by default
+  ///   until they end. If there are several calls, the limit that ends first applies.
   public nonisolated func beginShutDown(within limit: Duration? = nil) {
     core.beginShutDown(within: limit)
   }
 
-  /// Removes all tasks and values for good, with the storage behind them, such as the store's file.
+  /// Removes all tasks and values for good, and deletes their storage, such as the store's file.
   ///
-  /// It cancels the attempts under way, waits for them, and shuts the queue down. Every later call
-  /// throws, and callers that wait for a task's outcome get an error.
+  /// The call shuts the queue down, cancels the attempts under way, and waits for them. Every later
+  /// call throws, and callers that wait for a task's outcome get an error.
   ///
-  /// A queue of a ``TaskQueueGroup`` throws, and continues to run: it shares the group's store,
-  /// which can only be destroyed as a whole (``TaskQueueGroup/destroy()``).
+  /// A queue in a ``TaskQueueGroup`` can't be destroyed alone, because it shares the group's store:
+  /// this call throws, and the queue continues to run. Call ``TaskQueueGroup/destroy()`` instead.
   ///
-  /// - Throws: `CancellationError` if it is cancelled while it waits for the attempts: then the
-  ///   queue is shut down, and its tasks stay. A ``TaskQueueError`` with the code
-  ///   ``TaskQueueError/Code/waitsForItself`` if a handler of the queue calls it, or with the code
-  ///   ``TaskQueueError/Code/invalidArgument`` if the queue belongs to a group. Any error of the
-  ///   store.
+  /// - Throws: `CancellationError` if the call is cancelled while it waits for the attempts: then
+  ///   the queue is shut down, but its tasks stay. A ``TaskQueueError`` with the code
+  ///   ``TaskQueueError/Code/waitsForItself`` if a handler of the queue makes the call, or with the
+  ///   code ``TaskQueueError/Code/invalidArgument`` if the queue belongs to a group. Any error of
+  ///   the store.
   public func destroy() async throws {
     try await core.destroy()
   }
 }
 
 extension TaskQueue {
-  /// Pauses a name: no further attempt at its tasks starts.
+  /// Pauses the tasks with a name: no further attempt at these tasks starts.
   ///
-  /// Attempts in progress continue, and so do the tasks of other names. When the call has returned,
-  /// no task of the name is claimed until ``resume(name:)``. If the calling Swift task is
-  /// cancelled, the name is paused nevertheless, but the call does not wait. A task that is already
-  /// assigned to a worker may still start. The name need not have a handler.
+  /// Attempts under way continue, and so do tasks with other names. Once the call has returned, no
+  /// task with the name is claimed until ``resume(name:)``. A task that was already assigned to a
+  /// worker may still start. If the calling Swift task is cancelled, the name is paused
+  /// nevertheless, but the call does not wait for a claim that has already started. A name can be
+  /// paused even if it has no handler.
   ///
-  /// The pause applies only to this queue, and is kept in memory. It ends with the process, and
-  /// other queues on the same store don't know of it. ``pause(name:durability:)`` pauses the name
-  /// for all of them.
+  /// The pause applies only to this queue, and is kept in memory, so it ends with the process. To
+  /// pause the name in every process that uses the store, call ``pause(name:durability:)``.
   ///
   /// - Parameter name: the name under which the tasks were enqueued, for example a payload type's
   ///   ``TaskPayload/taskName``. A former name is paused separately.
@@ -146,8 +151,8 @@ extension TaskQueue {
 
   /// The names that are paused, in memory or in the store.
   ///
-  /// The names that are paused in the store are known after the first call of the queue, such as
-  /// ``open()``. In a shared store, another queue may have changed them since this queue last read
+  /// The queue reads the stored pauses when it first opens the store, for example in ``open()``. In
+  /// a shared store, another process may have changed the stored pauses since this queue last read
   /// them.
   public nonisolated var pausedNames: Set<String> { core.handlers.pausedNames }
 }
@@ -155,7 +160,7 @@ extension TaskQueue {
 extension TaskQueue {
   /// Waits until the queue is idle.
   ///
-  /// A queue is idle when no attempt is under way, the ends of the last attempts are stored, and no
+  /// A queue is idle when no attempt is under way, the results of all attempts are stored, and no
   /// task is available that the queue may perform.
   ///
   /// ```swift
@@ -168,16 +173,16 @@ extension TaskQueue {
   /// - paused tasks, and tasks whose name is paused;
   /// - tasks without a handler.
   ///
-  /// A paused queue is idle when its attempts have ended. If the queue does not run, the call waits
-  /// until it has run and found nothing more to do. The same holds for a pass (``runAvailable()``)
-  /// that began before the call, because the pass performs nothing that was added since. By the
-  /// time the call returns, another task may have been added, or have become available.
+  /// A paused queue is idle when its attempts have ended. If the queue is not running, the call
+  /// waits for the next run, until that run finds no further task. A call of ``runAvailable()``
+  /// that began earlier is not enough, because it does not perform tasks that were added later. By
+  /// the time this call returns, another task may have been added, or have become available.
   ///
-  /// - Throws: `CancellationError` when the waiting is cancelled; the queue goes on. A
+  /// - Throws: `CancellationError` if the call is cancelled; the queue continues. A
   ///   ``TaskQueueError`` if the queue was shut down (``TaskQueueError/Code/shutDown``), the run
   ///   has ended because its store failed (``TaskQueueError/Code/storeFailed``), or one of the
-  ///   queue's handlers calls it (``TaskQueueError/Code/waitsForItself``). The error that keeps the
-  ///   store from being opened.
+  ///   queue's handlers makes the call (``TaskQueueError/Code/waitsForItself``). The error that
+  ///   keeps the store from being opened.
   public nonisolated func waitUntilIdle() async throws {
     try await core.opened.waitUntilIdle()
   }
@@ -185,27 +190,29 @@ extension TaskQueue {
 
 /// Runs with a budget, for a process that the system wakes for a short time only.
 extension TaskQueue {
-  /// Performs the available tasks that are expected to end in time.
+  /// Performs the available tasks that are expected to end within the budget.
   ///
-  /// It is like ``runAvailable()``, but for a process that may run for only a few seconds: an app
-  /// in the background, or a function on a server. A task starts only if the last three attempts of
-  /// its name in such runs took, on average, no longer than the remaining time. A name without
-  /// measurements is tried. Skipped tasks keep waiting.
+  /// This is like ``runAvailable()``, but for a process that may run for only a few seconds: an app
+  /// in the background, or a function on a server. A task starts only if the last three attempts at
+  /// tasks with its name took, on average, no longer than the remaining time. Only attempts in runs
+  /// with a budget are measured. A task with a name that was never measured starts, too. Skipped
+  /// tasks keep waiting.
   ///
-  /// When the time is up, the attempts under way are cancelled and their tasks released unharmed,
-  /// with no retry counted, and the call waits for their handlers. In the average, such an attempt
-  /// counts as twice the time that it had, or as the average so far if that is longer. The results
-  /// are stored after that, so keep a second in reserve. The call waits for an unavailable store
-  /// until the time is up, and then throws if the result of an attempt is not stored.
+  /// When the budget is used up, the attempts under way are cancelled, and the call waits for their
+  /// handlers. Their tasks are released, and no retry is counted. In the average, such an attempt
+  /// counts as twice its duration, or as the average so far if that is longer. The call stores the
+  /// results after the budget is used up, so keep a second in reserve. It waits for an unavailable
+  /// store until the budget is used up, and then throws if the result of an attempt is not stored.
   ///
-  /// The averages are stored as a value, and outlast the process. If a name's average exceeds the
-  /// whole budget while its tasks wait, its oldest measurement is dropped. So the name is tried
-  /// again in the fourth such run at the latest: one slow attempt does not exclude it for good.
+  /// The averages are kept in the store, and outlast the process. If a name's average exceeds the
+  /// whole budget while tasks with the name wait, its oldest measurement is dropped. So one of
+  /// these tasks starts in the fourth such run at the latest: one slow attempt does not exclude the
+  /// name for good.
   ///
-  /// - Parameter budget: how long attempts may go on, measured from the call, so including the time
-  ///   to open the store and to maintain its tasks. With zero or less, nothing is performed.
+  /// - Parameter budget: how long attempts may continue, measured from the call. This includes the
+  ///   time to open the store and to maintain its tasks. If it is zero or less, no task starts.
   /// - Returns: The number of attempts; 0 if the queue is paused, or the store can't be opened and
-  ///   read in time.
+  ///   read within the budget.
   /// - Throws: The same errors as ``run()``.
   @discardableResult
   public nonisolated func run(within budget: Duration) async throws -> Int {

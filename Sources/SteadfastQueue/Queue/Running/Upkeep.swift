@@ -1,7 +1,7 @@
 import Synchronization
 
-/// Maintains a queue beside its attempts: conditions, retention, and reports of tasks that nothing
-/// performs.
+/// Work that a queue does besides attempts: it tracks conditions and the run's budget, prunes ended
+/// tasks, and warns about tasks that can't start.
 final class Upkeep: QueuePart {
   let services: QueueServices
   let configuration: TaskQueueConfiguration
@@ -20,43 +20,39 @@ final class Upkeep: QueuePart {
   }
 }
 
-/// Reports tasks without a handler.
+/// Warnings about waiting tasks that have no handler, or a condition that was never set.
+///
+/// Observers get an event for each such task. Without observers, the configuration's closure
+/// `unhandledNotice` gets a message for each name and each condition, but only once.
 extension Upkeep {
-  /// Reports waiting tasks that have no handler.
-  ///
-  /// Observers get an event for each task. Without observers, the configuration's notice is called
-  /// once for each name.
-  ///
-  /// - Throws: Any error of the store.
+  /// Looks up waiting tasks that have no handler or an unknown condition, and reports them.
   private func reportUnhandledTasks() async throws {
-    guard observers.events.isObserved || givesNotices else { return }
+    guard observers.events.isObserved || givesWarnings else { return }
     try await reportUnknownConditions()
     guard handlers.room.others == 0 else { return }
-    // Names that were reported before would fill the page and hide others.
-    let said = observers.events.isObserved ? [] : state.withLock { $0.warning.reportedNames }
+    // Exclude names that were reported before: the look-up returns only 100 tasks, and these might
+    // all have such names.
+    let reported = observers.events.isObserved ? [] : state.withLock { $0.warning.reportedNames }
     let unhandled = try await store.tasks(
-      matching: TaskFilter(excludedNames: said.union(handlers.names), states: [.waiting]),
+      matching: TaskFilter(excludedNames: reported.union(handlers.names), states: [.waiting]),
       after: nil,
       limit: 100
     )
     if observers.events.isObserved {
       for record in unhandled { postUnhandled(record) }
-    } else if let say = configuration.unhandledNotice {
+    } else if let warn = configuration.unhandledNotice {
       let found = Set(unhandled.map(\.name)).sorted()
       for name in state.withLock({ $0.warning.takeUnreportedNames(of: found) }) {
-        say(
+        warn(
           "the queue '\(self.name)' has waiting tasks: \(handlers.reasonForNone(named: name))"
         )
       }
     }
   }
 
-  /// Reports waiting tasks with a condition whose state the queue does not know.
-  ///
-  /// Observers get an event for each task. Without observers, the configuration's notice is called
-  /// once for each condition.
+  /// Looks up waiting tasks with a condition that was never set, and reports them.
   private func reportUnknownConditions() async throws {
-    // Conditions that were reported before would fill the page and hide others.
+    // Exclude conditions that were reported before, for the same reason as names.
     let isObserved = observers.events.isObserved
     let known = state.withLock { upkeep in
       isObserved
@@ -68,15 +64,15 @@ extension Upkeep {
       limit: 100
     )
     if isObserved {
-      // Tasks without a handler are reported for their names instead.
+      // `reportUnhandledTasks()` reports the tasks without a handler.
       for record in waiting where handlers.canPerform(record.name) { postUnhandled(record) }
-    } else if let say = configuration.unhandledNotice {
+    } else if let warn = configuration.unhandledNotice {
       let conditions = waiting.reduce(into: Set()) { $0.formUnion($1.conditions) }
       let toReport = state.withLock { upkeep in
         upkeep.conditions.takeUnreported(of: upkeep.conditions.unknown(in: conditions))
       }
       for condition in toReport {
-        say("the queue '\(name)' has waiting tasks: \(Self.reason(forWaitingFor: condition))")
+        warn("the queue '\(name)' has waiting tasks: \(Self.reason(forWaitingFor: condition))")
       }
     }
   }
@@ -89,17 +85,16 @@ extension Upkeep {
   /// Reports tasks without a handler when a run begins.
   ///
   /// - Throws: Any error of the store, if the queue's events are observed.
-  func reportUnhandledTasksAtBeginning() async throws {
+  func reportUnhandledTasksAtRunStart() async throws {
     if observers.events.isObserved { return try await reportUnhandledTasks() }
     // In later runs, a worker that finds nothing to do reports these tasks. If the look-up fails,
-    // the run must not stop for the sake of a notice.
-    guard givesNotices, state.withLock({ $0.warning.takeFirstRun() }) else { return }
+    // the run must not fail only because of a warning.
+    guard givesWarnings, state.withLock({ $0.warning.takeFirstRun() }) else { return }
     reportUselessLimits()
     try? await reportUnhandledTasks()
   }
 
-  /// Gives the configuration's `unhandledNotice` a message for each rate limit without effect: none
-  /// of its names has a handler.
+  /// Warns about rate limits that have no effect, because none of their names has a handler.
   private func reportUselessLimits() {
     for case let names? in configuration.rateLimits.map(\.names)
     where !names.contains(where: handlers.canPerform) {
@@ -108,34 +103,35 @@ extension Upkeep {
     }
   }
 
-  /// Whether to call the configuration's notice about tasks without a handler.
+  /// Whether to call the configuration's `unhandledNotice`.
   ///
-  /// In a shared store, another process may perform the tasks.
-  private var givesNotices: Bool {
+  /// Not in a shared store: another process may have a handler for the tasks.
+  private var givesWarnings: Bool {
     configuration.unhandledNotice != nil && store.sharing == nil
   }
 
-  /// Reports waiting tasks without a handler, if a look is due, after a claim without tasks.
+  /// Warns about waiting tasks without a handler, if such a task may have been added since the last
+  /// warning; call it after a claim without tasks.
   func reportUnhandledTasksIfDue() async {
     // Observers get an event for each task when it is added.
-    guard givesNotices, !observers.events.isObserved else { return }
+    guard givesWarnings, !observers.events.isObserved else { return }
     guard state.withLock({ $0.warning.takeDueCheck() }) else { return }
     // If the store fails, the next claim fails, too.
     try? await reportUnhandledTasks()
   }
 
-  /// Reports a new task without a handler to observers; if there are none, schedules a notice.
+  /// If a new task has no handler, posts an event; without observers, schedules a warning.
   func reportIfUnhandled(_ record: TaskRecord) {
-    guard observers.events.isObserved else { return scheduleNoticeIfUnhandled(record) }
+    guard observers.events.isObserved else { return scheduleWarningIfUnhandled(record) }
     if !handlers.canPerform(record.name) || hasUnknownConditions(record) { postUnhandled(record) }
   }
 
-  /// Schedules a notice about a task that starts to wait, if it has no handler.
+  /// If a task that starts to wait has no handler, makes the next worker that finds nothing to do
+  /// warn about it.
   ///
-  /// Wake the workers after this call: the next worker that finds nothing to do looks for such
-  /// tasks.
-  func scheduleNoticeIfUnhandled(_ record: TaskRecord) {
-    guard givesNotices else { return }
+  /// Wake a worker after this call.
+  func scheduleWarningIfUnhandled(_ record: TaskRecord) {
+    guard givesWarnings else { return }
     if !handlers.canPerform(record.name) {
       state.withLock { $0.warning.makeCheckDue(forName: record.name) }
     }
@@ -160,9 +156,8 @@ extension Upkeep {
     observers.events.post(.unhandled(record, reason: reason))
   }
 
-  /// Returns why an unfinished task gets no attempt, and what to do about it.
-  ///
-  /// Returns `nil` if the task waits only for its date, for other tasks, or for a worker.
+  /// Returns why an unfinished task gets no attempt, and what the user can do about it; `nil` if
+  /// the task waits only for its date, for other tasks, or for a worker.
   func reasonNotToPerform(_ record: TaskRecord) -> String? {
     if record.state == .paused { return "a task is paused; resume it" }
     if record.state == .suspended { return "a task waits for a completion; complete it" }
@@ -189,18 +184,19 @@ extension Upkeep {
 
 /// Retention, and the budget of a run.
 extension Upkeep {
-  /// Returns what to prune now that these tasks have ended.
+  /// Returns the changes that prune ended tasks, if enough tasks have ended since the last pruning.
   func prunings(after settlements: some Collection<Settlement>) -> [TaskChange] {
     // Usually no ended task is retained. Then skip the lock.
     guard settlements.contains(where: \.retainsEndedTask) else { return [] }
     return state.withLock { $0.pruning.prunings(after: settlements, now: now) }
   }
 
-  /// Returns how many tasks of each name may be claimed within the run's budget, if it has one.
-  func roomWithinBudget(_ room: [String: Int]) -> [String: Int] {
-    guard dispatch.signals.isPassing.load(ordering: .relaxed) else { return room }
+  /// Returns the maximum number of tasks with each name in a claim, reduced to 0 for names whose
+  /// attempts take longer than the rest of the run's budget.
+  func claimLimitsWithinBudget(_ limits: [String: Int]) -> [String: Int] {
+    guard dispatch.signals.isPassing.load(ordering: .relaxed) else { return limits }
     let now = time.stopwatch()
-    return state.withLock { $0.budget?.room(in: room, at: now) ?? room }
+    return state.withLock { $0.budget?.claimLimits(from: limits, at: now) ?? limits }
   }
 
   /// Records how long an attempt took, if the run has a budget.

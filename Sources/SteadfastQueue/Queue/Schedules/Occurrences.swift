@@ -482,7 +482,7 @@ extension Occurrences {
         }
         if let answer { return (Array(answer.outcomes.prefix(changes.count)), retries > 0) }
       } catch {
-        try await storage.waitToRepeat(after: error, &retries)
+        try await storage.waitToRetry(after: error, &retries)
         unanswered = step
       }
     }
@@ -546,7 +546,7 @@ extension Occurrences {
     guard let next = step.next else { return }
     (owner ?? self).observers.events.postEnqueuedEvent(of: next.id)
     owner?.upkeep.reportIfUnhandled(next)
-    owner?.dispatch.becomesAvailable(at: next.availableDate)
+    owner?.dispatch.lookForWork(at: next.availableDate)
   }
 
   private func postEvents(of step: ScheduleStep) {
@@ -650,7 +650,7 @@ extension Occurrences {
         _ = try await storage.send([.setValue(named: key.valueName, from: earlierBytes, to: bytes)])
         return false
       } catch {
-        try await storage.waitToRepeat(after: error, &retries)
+        try await storage.waitToRetry(after: error, &retries)
       }
     }
     return false

@@ -108,7 +108,7 @@ extension Schedules {
         if retries > 0 { dispatch.lookForWork() }
         return
       } catch {
-        try await storage.waitToRepeat(after: error, &retries)
+        try await storage.waitToRetry(after: error, &retries)
       }
     }
     throw TaskQueueError.endlessConflict(

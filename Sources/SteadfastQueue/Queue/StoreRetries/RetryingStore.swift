@@ -2,14 +2,14 @@ import SteadfastRetry
 import Synchronization
 import SystemFoundation
 
-/// A wrapper of a store that retries calls with transient errors.
+/// A store that calls another store, and retries calls that throw a transient error.
 final class RetryingStore: StoreWrapper {
   let base: any Persistence
   let retryPolicy: StoreRetryPolicy
-  /// New tasks that are being stored, and whether a claim has returned them already.
+  /// For each new task that is being inserted: whether a claim has already returned the task.
   ///
-  /// If the answer to an insertion is lost, the task may be performed and removed before the retry,
-  /// which would then add it a second time.
+  /// The store may throw an error although it has inserted a task. The task may be performed and
+  /// removed before the call is retried. Then the retry must not insert the task again.
   private let insertions = Mutex<[TaskID: Bool]>([:])
 
   init(_ base: any Persistence, _ retryPolicy: StoreRetryPolicy) {
@@ -23,7 +23,7 @@ final class RetryingStore: StoreWrapper {
     try await send(batch, durability).outcomes
   }
 
-  /// Stores a batch, and returns whether it was sent more than once.
+  /// Applies a batch, and also returns whether it was sent to the store more than once.
   func send(
     _ batch: [TaskChange],
     _ durability: Durability,
@@ -32,7 +32,8 @@ final class RetryingStore: StoreWrapper {
     let new = batch.compactMap(\.newTaskID)
     if !new.isEmpty { insertions.withLock { for id in new { $0[id] = false } } }
     defer { if !new.isEmpty { insertions.withLock { for id in new { $0[id] = nil } } } }
-    // On a retry, a comparison with a value that the first try has set would fail.
+    // A change that compares a value can't be retried: if the first try has set the value, the
+    // retry finds a different one, and is refused.
     let isRepeatable = !batch.contains(where: \.comparesValue)
     var retries = 0
     while true {
@@ -48,9 +49,9 @@ final class RetryingStore: StoreWrapper {
     }
   }
 
-  /// Sends a batch to the store.
+  /// Sends a batch to the store once.
   ///
-  /// A retry leaves out the new tasks that a claim has returned, because these are stored already.
+  /// If this is not the first try, leaves out new tasks that a claim has already returned.
   private func sendOnce(
     _ batch: [TaskChange],
     _ durability: Durability,
@@ -122,14 +123,14 @@ final class RetryingStore: StoreWrapper {
 }
 
 extension Persistence {
-  /// Whether an error of the store may be transient.
+  /// Whether an error of the store may be transient, so that calls need a ``RetryingStore``.
   ///
-  /// The stores in memory and in a file have no such errors, and are called directly.
+  /// The stores in memory and in a file have no such errors.
   var mayFailTransiently: Bool {
     switch self {
     case let store as any StoreWrapper: store.base.mayFailTransiently
     case let store as any UnsharedStore: store.hasTransientErrors
-    // A store that applies changes at once depends on nothing that could be unavailable.
+    // A store that applies changes at once uses no file or database that could be unavailable.
     default: !appliesAtOnce
     }
   }
@@ -139,26 +140,32 @@ extension TaskChange {
   fileprivate var comparesValue: Bool { if case .setValue = self { true } else { false } }
 }
 
-/// Decides when a queue retries a call of its store, and waits before the retry.
+/// Decides whether a queue retries a call of its store, and waits before the retry.
 ///
-/// The queue retries a call as long as its error is transient, until the caller is cancelled or the
-/// queue is cut short. Claims and looks are not retried once the run is about to end. Opening the
-/// store is not retried once the queue is shut down.
+/// A call is retried as long as it throws a transient error, until the caller is cancelled. What
+/// else ends the retries depends on the kind of the call (``Call``).
 final class StoreRetryPolicy: Sendable {
-  /// The kinds of calls, which differ in when retries stop.
-  ///
-  /// A look is a call before or after a claim that can wait for the next run, so nothing is lost
-  /// without it. The call of an attempt stores the attempt's result, in a Swift task that is not
-  /// cancelled along with the run.
-  enum Call { case open, claim, look, attempt, other }
+  /// The kinds of calls, which differ in when their retries end.
+  enum Call {
+    /// Opens the store; not retried once the queue is shut down.
+    case open
+    /// Claims tasks; not retried once the run is about to end.
+    case claim
+    /// A call that the next run can make as well; not retried once the run is about to end.
+    case bestEffort
+    /// Stores what a handler has done, in a Swift task that is not cancelled with the run; not
+    /// retried once the run is cancelled or its attempts are cut short.
+    case attempt
+    /// Any other call; not retried once the run's attempts are cut short.
+    case other
+  }
 
   /// What is about to end.
   struct Stop: Sendable {
-    /// The run: nothing more starts.
+    /// Whether the run is about to end, so that nothing more starts.
     var isStopping = false
-    /// The queue.
     var isShutDown = false
-    /// Attempts, and all waits.
+    /// Whether the run's attempts are cut short, and calls must stop waiting for the store.
     var isCutShort = false
   }
 
@@ -169,7 +176,7 @@ final class StoreRetryPolicy: Sendable {
     var generator: SplitMix64
   }
 
-  /// Whether the calls of the current Swift task count as looks, unless they are of another kind.
+  /// Whether calls of the kind `other` in the current Swift task count as `bestEffort`.
   @TaskLocal static var isBestEffort = false
 
   private let time: QueueTime
@@ -179,9 +186,9 @@ final class StoreRetryPolicy: Sendable {
   private let state: Mutex<State>
   private let stops = Waiters<Void>()
 
-  /// From 50 ms to 5 s, which is short compared with a lease.
+  /// Delays from 50 ms to 5 s, which is short compared with a lease.
   ///
-  /// The jitter keeps queues from retrying in step.
+  /// Because of the jitter, several queues don't retry at the same time.
   private static let backoff = Backoff.exponential(from: .milliseconds(100), multiplier: 2)
     .jittered(.proportional(0.5)).capped(at: .seconds(5))
 
@@ -198,21 +205,20 @@ final class StoreRetryPolicy: Sendable {
     state = Mutex(State(generator: configuration.randomness.makeGenerator()))
   }
 
-  /// The number of retries.
   var retryCount: Int { state.withLock { $0.retryCount } }
 
   func beginRun() { state.withLock { $0.isRunCancelled = false } }
 
   /// Records that the run was cancelled, and ends the waits of its attempts.
-  func runWasCancelled() {
+  func markRunCancelled() {
     state.withLock { $0.isRunCancelled = true }
     stops.resumeAll(with: .success(()))
   }
 
-  /// Records what is about to end, and ends the waits that this affects.
+  /// Records what is about to end, as `stop` returns it, and ends the waits that this affects.
   ///
-  /// `stop` is called under the lock. So of several calls at the same time, the last one sets the
-  /// latest state.
+  /// `stop` is called while the state is locked. So if several callers call this at the same time,
+  /// the last of them can't record an older state.
   func updateStop(_ stop: () -> Stop) {
     state.withLock { $0.stop = stop() }
     stops.resumeAll(with: .success(()))
@@ -222,11 +228,11 @@ final class StoreRetryPolicy: Sendable {
   ///
   /// - Parameters:
   ///   - error: the error of the call.
-  ///   - retries: how often the call was retried already.
+  ///   - retries: how often the call has already been retried.
   ///   - call: the kind of the call.
   /// - Returns: Whether to retry the call.
   func waitToRetry(after error: any Error, retries: Int, _ call: Call) async -> Bool {
-    let call = call == .other && Self.isBestEffort ? .look : call
+    let call = call == .other && Self.isBestEffort ? .bestEffort : call
     guard error.isTransientFailure, !Task.isCancelled, !stopsRetrying(call) else { return false }
     let attempt = RetryAttempt(number: retries + 1)
     let delay = state.withLock { Self.backoff.delay(after: attempt, using: &$0.generator) }
@@ -236,7 +242,7 @@ final class StoreRetryPolicy: Sendable {
         retryDate: time.clock.date.storableDate(after: delay)
       )
     )
-    await availability.beUnavailable {
+    await availability.markUnavailable {
       await withTaskGroup { group in
         group.addTask { try? await self.time.wait(for: delay) }
         group.addTask { await self.waitUntilRetriesStop(of: call) }
@@ -253,7 +259,7 @@ final class StoreRetryPolicy: Sendable {
     let (stop, isRunCancelled) = state.withLock { ($0.stop, $0.isRunCancelled) }
     return switch call {
     case .open: stop.isShutDown
-    case .claim, .look: stop.isStopping
+    case .claim, .bestEffort: stop.isStopping
     case .attempt: stop.isCutShort || isRunCancelled
     case .other: stop.isCutShort
     }
@@ -261,52 +267,53 @@ final class StoreRetryPolicy: Sendable {
 
   private func waitUntilRetriesStop(of call: Call) async {
     while !Task.isCancelled, !stopsRetrying(call) {
-      // Cancellation ends the loop.
       try? await stops.wait { stopsRetrying(call) ? .success(()) : nil }
     }
   }
 }
 
-/// Tracks whether the store is unavailable: whether a call waits until the store is back.
+/// Tracks whether the store is unavailable: whether a call is waiting before it is retried.
 ///
-/// A call may have to wait for another call, which lasts as long as the store is unavailable. If
-/// the first call is cancelled, it stops waiting only while the store is unavailable, because
-/// otherwise the wait is short. So the last requests of a cancelled handler don't fail because of
-/// other calls.
+/// Some calls of a queue wait for other calls, for example for the lock of a unique key. Such a
+/// wait is usually short, so a cancelled caller keeps waiting. This way, the last calls of a
+/// cancelled handler still succeed. Only while the store is unavailable does a cancelled caller
+/// stop waiting.
 final class StoreAvailability: Sendable {
   private let waitingCount = Atomic(0)
   private let listeners = Mutex<[@Sendable () -> Void]>([])
 
-  /// Whether a call waits until the store is back.
   var isUnavailable: Bool { waitingCount.load(ordering: .acquiring) > 0 }
 
-  /// Counts the store as unavailable during the body, which waits until the store may be back.
-  func beUnavailable(during body: () async -> Void) async {
+  /// Performs the body, and counts the store as unavailable until the body returns.
+  func markUnavailable(during body: () async -> Void) async {
     waitingCount.add(1, ordering: .acquiringAndReleasing)
     for listener in listeners.withLock({ $0 }) { listener() }
     await body()
     waitingCount.subtract(1, ordering: .acquiringAndReleasing)
   }
 
-  /// Calls the body, from now on, whenever a call starts to wait for the store.
+  /// Makes the body be called whenever a call starts to wait for the store.
   func notifyWhenUnavailable(_ body: @escaping @Sendable () -> Void) {
     listeners.withLock { $0.append(body) }
   }
 }
 
 extension Waiters<Void> {
-  /// Waits until a condition is true.
+  /// Waits until the condition is true.
   ///
-  /// These waiters are resumed when the condition may have changed, and when the store becomes
-  /// unavailable (``StoreAvailability/notifyWhenUnavailable(_:)``).
+  /// Resume the waiters when the condition may have changed, and when the store becomes unavailable
+  /// (``StoreAvailability/notifyWhenUnavailable(_:)``).
   ///
-  /// - Throws: `CancellationError` if the caller is cancelled, and the store is unavailable.
-  func wait(until isSo: () -> Bool, orUnavailable availability: StoreAvailability) async throws {
-    func givesUp() -> Bool { Task.isCancelled && availability.isUnavailable }
-    while !isSo() {
-      if givesUp() { throw CancellationError() }
+  /// - Throws: `CancellationError` if the caller is cancelled while the store is unavailable.
+  func wait(
+    until condition: () -> Bool,
+    orUnavailable availability: StoreAvailability
+  ) async throws {
+    func mustStop() -> Bool { Task.isCancelled && availability.isUnavailable }
+    while !condition() {
+      if mustStop() { throw CancellationError() }
       await waitUncancelled {
-        isSo() || givesUp() ? () : nil
+        condition() || mustStop() ? () : nil
       } cancelled: {
         availability.isUnavailable ? () : nil
       }
@@ -315,16 +322,16 @@ extension Waiters<Void> {
 }
 
 extension TaskChange {
-  /// Returns whether an earlier try has stored this change, which the store now refuses as stale.
+  /// Returns whether an earlier try has stored this change, if the store refuses a retry as stale.
   ///
   /// - Parameters:
   ///   - record: the task's current record in the store; `nil` if there is none.
-  ///   - excludesOtherQueues: whether no other queue can have changed the task since then.
-  /// - Returns: Whether the record shows the state that the task has after the change.
+  ///   - excludesOtherQueues: whether no other queue can have changed the task since the first try.
+  /// - Returns: Whether the task is in the state that it has after the change.
   func wasStored(accordingTo record: TaskRecord?, excludesOtherQueues: Bool) -> Bool {
     guard let record else {
       return switch self {
-      // A task that is retained may have been pruned already.
+      // The change has removed the task, or retained it until it was pruned.
       case .succeed, .abandon, .cancel, .remove: excludesOtherQueues
       default: false
       }
@@ -339,12 +346,13 @@ extension TaskChange {
       record.availableDate.isStored(as: date)
     case .suspend(_, let date, _, _):
       record.state == .suspended && record.availableDate.isStored(as: date)
-        // The task woke at once, or has woken since.
+        // The task has already woken again.
         || record.state == .waiting && record.availableDate.isStored(as: record.createdDate)
     case .park: record.state == .parked
     case .pause: record.state == .paused
     case .release, .resume: record.state == .waiting
-    // The other changes are never stale, or not when they are sent again.
+    // If an earlier try has stored one of these changes, the store does not refuse a retry as
+    // stale.
     default: false
     }
   }

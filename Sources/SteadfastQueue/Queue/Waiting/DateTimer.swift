@@ -2,86 +2,92 @@ import SteadfastRetry
 import Synchronization
 import SystemFoundation
 
-/// The queue's only timer: it sleeps until the earliest requested date, then rings.
+/// A queue's only timer: it sleeps until the earliest requested date, and then calls a closure.
 ///
-/// A request for a date after the end of the current sleep costs only a lock; an earlier date cuts
-/// the sleep short. A date whose task was removed still rings once. The timer reads the clock at
-/// least once a minute. It also rings if the clock was set back: the worker that it wakes handles
-/// that.
+/// A request costs only a lock, unless its date is earlier than those of all other requests. Then
+/// it cuts the current sleep short. A request can't be withdrawn: it wakes a worker even if its
+/// task was removed. The timer reads the clock at least once a minute. If the clock was set back,
+/// the timer calls the closure at once, so that a worker notices the wrong dates.
 final class DateTimer: Sendable {
-  /// What the loop is doing.
+  /// What the loop in ``run(on:ring:)`` is doing.
   private enum Activity {
-    /// The loop is about to look at the date.
-    case bestEffort
+    /// It is about to read the clock and the requested date.
+    case checking
     case sleeping(until: Date)
-    case waitingForDate
+    case waitingForRequest
   }
 
   /// The maximum sleep, in seconds, before the loop reads the clock again.
   private static let longestSleep = 60.0
 
   private struct State {
+    /// The earliest requested date.
     var wanted: Date?
-    /// The date that the loop last read from the clock.
-    var lastLook: Date?
-    var activity = Activity.bestEffort
+    /// The latest date that was read from the clock.
+    var lastRead: Date?
+    var activity = Activity.checking
   }
 
   private enum Step {
     case ring
     case sleep(seconds: Double)
-    case waitForDate
+    case waitForRequest
   }
 
   private let state = Mutex(State())
   private let changed = AsyncSignal()
 
-  /// Requests a ring at a date, counted from `now`, when the clock may have been ahead.
+  /// Requests a call of the closure at a date.
+  ///
+  /// `now` is the current date if the caller has calculated the date from it. If the clock turns
+  /// out to be behind `now` later, it was set back.
   func set(_ date: Date, from now: Date = .distantPast) {
-    let mustLook = state.withLock { state in
-      // The loop may have read the clock a moment earlier, and not stored the date yet.
-      state.lastLook = max(state.lastLook ?? .distantPast, now - 1)
+    let wakesLoop = state.withLock { state in
+      // Subtract a second: the loop may have read the clock a moment earlier, and compares that
+      // date with this one.
+      state.lastRead = max(state.lastRead ?? .distantPast, now - 1)
       state.wanted = state.wanted.map { min($0, date) } ?? date
       switch state.activity {
-      case .bestEffort: return false
+      case .checking: return false
       case .sleeping(let end) where end <= date: return false
-      case .sleeping, .waitingForDate:
-        state.activity = .bestEffort
+      case .sleeping, .waitingForRequest:
+        state.activity = .checking
         return true
       }
     }
-    if mustLook { changed.signal() }
+    if wakesLoop { changed.signal() }
   }
 
   /// Calls `ring` at each requested date, until the Swift task is cancelled.
   func run(on clock: any WallClock, ring: @escaping @Sendable () -> Void) async {
-    defer { state.withLock { $0.activity = .bestEffort } }
+    defer { state.withLock { $0.activity = .checking } }
     while !Task.isCancelled {
-      // A change that arrived as the last sleep ended must not cut the next one short.
+      // Discard a signal that arrived when the last sleep had just ended. Otherwise, it would cut
+      // the next sleep short.
       changed.reset()
-      switch next(at: clock.date) {
+      switch nextStep(at: clock.date) {
       case .ring: ring()
-      case .waitForDate: await changed.wait()
+      case .waitForRequest: await changed.wait()
       case .sleep(let seconds): await sleep(for: seconds, on: clock, ring: ring)
       }
     }
   }
 
-  private func next(at now: Date) -> Step {
+  private func nextStep(at now: Date) -> Step {
     state.withLock { state in
       guard let wanted = state.wanted else {
-        state.activity = .waitingForDate
-        return .waitForDate
+        state.activity = .waitingForRequest
+        return .waitForRequest
       }
-      let wentBack = state.lastLook.map { now < $0 } ?? false
-      state.lastLook = now
+      let wentBack = state.lastRead.map { now < $0 } ?? false
+      state.lastRead = now
       if wentBack {
-        state.activity = .bestEffort
+        state.activity = .checking
         return .ring
       }
       guard wanted > now else {
         state.wanted = nil
-        state.activity = .bestEffort
+        state.activity = .checking
         return .ring
       }
       state.activity = .sleeping(until: wanted)
@@ -89,9 +95,8 @@ final class DateTimer: Sendable {
     }
   }
 
-  /// Sleeps and rings repeatedly, until no date is requested, or an earlier one is.
-  ///
-  /// One task group serves the whole wait, so a long wait costs one sleep each minute.
+  /// Sleeps until the requested date, and calls `ring`; repeats this until no date is requested, or
+  /// an earlier date than the current one is requested.
   private func sleep(
     for seconds: Double,
     on clock: any WallClock,
@@ -102,14 +107,15 @@ final class DateTimer: Sendable {
         var step = Step.sleep(seconds: seconds)
         while true {
           switch step {
-          // Ring even if cancelled: the requested date was removed, so nothing else rings for it.
+          // Ring even if this is cancelled. The requested date is no longer stored, so no later
+          // step rings for it.
           case .ring: ring()
-          case .waitForDate: return
+          case .waitForRequest: return
           case .sleep(let seconds): try? await clock.wait(for: .seconds(max(seconds, 1e-9)))
           }
-          // If this is cancelled, the outer loop looks at the date again.
+          // This is cancelled if an earlier date was requested. Then the loop in `run` continues.
           if Task.isCancelled { return }
-          step = self.next(at: clock.date)
+          step = self.nextStep(at: clock.date)
         }
       }
       group.addTask { await self.changed.wait() }

@@ -2,31 +2,28 @@ import Synchronization
 
 /// A mutex for each key, which callers lock in the order of their arrival.
 ///
-/// While one caller replaces the task with a unique key, a store can't say what happens to the
-/// holder of the key. Without the mutex, all other callers would have to retry after each
-/// replacement. And a caller that has read the stored pause could apply it after another caller has
-/// applied a newer pause.
+/// A queue uses it for unique keys: a store refuses a change while another caller replaces the task
+/// with the same unique key, so without the mutex, all other callers would have to retry. A queue
+/// also uses it for the stored pause, so that no caller applies a pause after a newer one.
 ///
 /// A key may stay locked as long as the store is unavailable. During that time, a cancelled caller
 /// stops waiting.
 final class KeyedMutex: Sendable {
   private struct LockedKey {
     var waiters = WaiterList<CheckedContinuation<Void, any Error>>()
-    /// Callers that wait until the key is unlocked, and don't lock it themselves.
+    /// Callers that wait until the current holder unlocks the key, and don't lock it themselves.
     var watchers = WaiterList<CheckedContinuation<Void, any Error>>()
   }
 
   private struct State {
-    /// The keys that are locked, with the callers that wait for them.
     var lockedKeys: [String: LockedKey] = [:]
-    /// The keys that cancelled callers wait for, by the callers' numbers.
+    /// For each cancelled caller that still waits, by its number: the key for which it waits.
     var cancelled: [UInt64: String] = [:]
     var lastNumber: UInt64 = 0
   }
 
   private let state = Mutex(State())
-  /// Whether any key is locked.
-  private let areAny = Atomic(false)
+  private let isAnyLocked = Atomic(false)
   private let availability: StoreAvailability
 
   init(_ availability: StoreAvailability) {
@@ -37,12 +34,14 @@ final class KeyedMutex: Sendable {
   /// The number of locked keys.
   var count: Int { state.withLock { $0.lockedKeys.count } }
 
-  /// Locks all of the keys, after waiting for them; a call of ``unlock(_:)`` must follow.
+  /// Waits until all of the keys can be locked, and locks them.
+  ///
+  /// The caller must then call ``unlock(_:)``, unless this throws.
   ///
   /// - Throws: `CancellationError` if the caller is cancelled while it waits, and the store is
-  ///   unavailable. Then ``unlock(_:)`` must not be called.
+  ///   unavailable.
   func lock(_ keys: Set<String>) async throws {
-    // All callers lock keys in the same order, so that no two wait for each other.
+    // All callers lock keys in the same order, so that no two callers wait for each other.
     var locked: Set<String> = []
     do {
       for key in keys.sorted() {
@@ -60,13 +59,13 @@ final class KeyedMutex: Sendable {
   }
 
   func unlock(_ keys: Set<String>) {
-    // In virtual time, the callers are resumed in the same order each time.
+    // Sort the keys, so that callers are resumed in a reproducible order in virtual time.
     for key in keys.sorted() {
       let (next, watchers) = state.withLock { state in
         let watchers = state.lockedKeys[key]?.watchers.takeAll() ?? []
         let next = state.lockedKeys[key]?.waiters.popFirst()
         if next == nil { state.lockedKeys[key] = nil }
-        areAny.store(!state.lockedKeys.isEmpty, ordering: .releasing)
+        isAnyLocked.store(!state.lockedKeys.isEmpty, ordering: .releasing)
         return (next, watchers)
       }
       for watcher in watchers { watcher.resume() }
@@ -74,18 +73,19 @@ final class KeyedMutex: Sendable {
     }
   }
 
-  /// Waits until the caller that has locked a key unlocks it, but not for callers that lock the key
-  /// after that one.
+  /// Waits until the current holder of a key unlocks it; does not wait for the callers that lock
+  /// the key after that.
   ///
   /// While no key is locked, this costs one atomic read.
   ///
   /// - Throws: `CancellationError` if the caller is cancelled, and the store is unavailable.
-  func waitForPresentHolder(of key: String) async throws {
-    guard areAny.load(ordering: .acquiring) else { return }
+  func waitForCurrentHolder(of key: String) async throws {
+    guard isAnyLocked.load(ordering: .acquiring) else { return }
     try await wait(at: key) { $0[key] == nil ? nil : \.watchers }
   }
 
-  /// Waits in the list of a key that the body returns; does not wait if the body returns `nil`.
+  /// Adds the caller to the list of waiters for which `list` returns the key path, and waits; does
+  /// not wait if `list` returns `nil`.
   private func wait(
     at key: String,
     in list: (inout [String: LockedKey]) -> WritableKeyPath<
@@ -101,7 +101,7 @@ final class KeyedMutex: Sendable {
       try await withCheckedThrowingContinuation { continuation in
         let result = state.withLock { state -> Result<Void, any Error>? in
           let list = list(&state.lockedKeys)
-          areAny.store(!state.lockedKeys.isEmpty, ordering: .releasing)
+          isAnyLocked.store(!state.lockedKeys.isEmpty, ordering: .releasing)
           guard let list else { return .success(()) }
           if Task.isCancelled {
             if availability.isUnavailable { return .failure(CancellationError()) }
@@ -118,11 +118,11 @@ final class KeyedMutex: Sendable {
     }
   }
 
-  /// Resumes the cancelled callers that match `isMeant`, because the store is unavailable.
-  private func resumeCancelled(where isMeant: (UInt64) -> Bool = { _ in true }) {
+  /// Resumes the cancelled callers whose numbers satisfy `shouldResume`, by throwing an error.
+  private func resumeCancelled(where shouldResume: (UInt64) -> Bool = { _ in true }) {
     let waiters = state.withLock { state in
-      let meant = state.cancelled.filter { isMeant($0.key) }
-      return meant.sorted { $0.key < $1.key }.compactMap { number, key in
+      let resumed = state.cancelled.filter { shouldResume($0.key) }
+      return resumed.sorted { $0.key < $1.key }.compactMap { number, key in
         state.cancelled[number] = nil
         return state.lockedKeys[key]?.waiters.remove(key: number)
           ?? state.lockedKeys[key]?.watchers.remove(key: number)

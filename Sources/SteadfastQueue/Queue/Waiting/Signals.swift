@@ -1,27 +1,28 @@
 import Synchronization
 
-/// The signals that wake a queue's workers and callers, one for each reason.
+/// What the workers, callers and other Swift tasks of a queue wait on, one for each event.
 ///
-/// The state that they wait for is in the ``WorkMachine``. Code that changes the state signals
-/// after the change. A waiter checks the state at the last moment, so that it misses no change.
+/// The state itself is in the ``WorkMachine``. Code that changes the state resumes the waiters
+/// after the change. A waiter checks the state just before it is suspended, so that it misses no
+/// change.
 struct Signals: ~Copyable, Sendable {
   /// Wakes idle workers.
   let workers = AsyncSignal()
-  /// Wakes the finisher, which stores the ends of attempts.
+  /// Wakes the Swift task that stores the results of attempts (``Results``).
   let finisher = AsyncSignal()
   /// Wakes the Swift tasks that cut attempts short, one for each worker.
   let interrupts: [AsyncSignal]
   /// Wakes a worker at the date of the next task.
   let timer = DateTimer()
-  /// Wakes the Swift task that releases tasks that were prefetched too early.
+  /// Wakes the Swift task that releases prefetched tasks if they have to wait too long.
   let claimsAhead = AsyncSignal()
-  /// Callers that have interrupted an attempt, and wait until it is cut short.
+  /// Callers that have requested to cut an attempt short, and wait until that has happened.
   let interruption = Waiters<Void>()
-  /// Callers that wait for the claim in flight.
+  /// Callers that wait for the claim in flight to return.
   let claimEnd = Waiters<Void>()
-  /// A run that ends and waits for the finisher, and callers whose requests wait for others.
+  /// Callers that wait until results are stored, or until another caller's command is carried out.
   let settlement = Waiters<Void>()
-  /// Callers that pause the queue, and wait for the last attempts to begin.
+  /// Callers of `pause()` that wait for the last attempts to begin.
   let pauseProgress = Waiters<Void>()
   /// Callers that wait for the run to end.
   let runEnd = Waiters<Void>()
@@ -30,20 +31,20 @@ struct Signals: ~Copyable, Sendable {
   /// A run that begins, and waits for the first values of the monitors.
   let conditionsReported = Waiters<Void>()
   /// Callers that wait until the queue is idle.
-  let idleWatch = IdleWatch()
-  /// Tells whether the store is unavailable.
+  let idleWaiters = IdleWaiters()
+  /// Whether the store is unavailable.
   ///
-  /// Then cancelled callers stop waiting for other calls.
+  /// While it is, cancelled callers stop waiting for other calls.
   let availability: StoreAvailability
   /// Callers that read or change the stored pause, one at a time.
   let pauseLock: KeyedMutex
   /// Whether the stored pause was read since the queue was made.
   let hasReadPause = Atomic(false)
-  /// How long attempts may go on once the queue shuts down.
+  /// How long attempts may continue once the queue is being shut down.
   let shutDownLimit = ShutDownLimit()
-  /// Whether the current run, or the last one, is a pass, which ends when nothing is available.
+  /// Whether the last run that began is a pass: a run that ends when no task is available.
   ///
-  /// It mirrors the machine's mode, so that callers that enqueue need not lock the machine.
+  /// This is a copy of the machine's state, which callers can read without locking the machine.
   let isPassing = Atomic(false)
 
   init(workers: Int, _ availability: StoreAvailability) {
@@ -56,26 +57,23 @@ struct Signals: ~Copyable, Sendable {
     }
   }
 
-  /// Signals that a claim has returned.
   func notifyOfClaimEnd() {
     claimEnd.resumeAll(with: .success(()))
-    idleWatch.notifyOfStep()
+    idleWaiters.notifyOfStep()
   }
 
-  /// Signals that a worker has taken a step in a paused queue.
   func notifyOfStepWhilePaused() {
     pauseProgress.resumeAll(with: .success(()))
-    idleWatch.notifyOfStep()
+    idleWaiters.notifyOfStep()
   }
 
-  /// Signals that a run has ended.
   func notifyOfRunEnd() {
     pauseProgress.resumeAll(with: .success(()))
     runEnd.resumeAll(with: .success(()))
-    idleWatch.notifyOfStep()
+    idleWaiters.notifyOfStep()
   }
 
-  /// Wakes the workers and the callers of `pause()`, whose waits a stop may have made pointless.
+  /// Wakes the workers and callers whose wait may end because the run stops.
   func notifyOfStop() {
     workers.signalAll()
     pauseProgress.resumeAll(with: .success(()))
@@ -83,83 +81,84 @@ struct Signals: ~Copyable, Sendable {
   }
 }
 
-/// A level-triggered signal for several waiters.
+/// A signal that stays set until a waiter has received it.
 ///
-/// A signal raises the level and resumes one waiter. While the level is up, each further signal
-/// costs one atomic read. A waiter lowers the level first and only then looks for work, so that no
-/// signal is lost between looking and waiting.
+/// ``signal()`` sets the signal and resumes one waiter. While the signal is set, a further call
+/// costs one atomic read. After ``wait()`` has returned, the waiter must check for work: several
+/// calls of ``signal()`` may have resumed it only once.
 final class AsyncSignal: Sendable {
   private let waiters = Waiters<Void>()
-  private let isUp = Atomic(false)
+  private let isSet = Atomic(false)
 
   func signal() {
-    // Usually the level is up already. A read costs less than a write to a value that others read.
-    guard !isUp.load(ordering: .sequentiallyConsistent),
-      !isUp.exchange(true, ordering: .sequentiallyConsistent)
+    // Usually the signal is already set. Then avoid a write, which costs more than a read.
+    guard !isSet.load(ordering: .sequentiallyConsistent),
+      !isSet.exchange(true, ordering: .sequentiallyConsistent)
     else { return }
     waiters.resumeLast(returning: ())
   }
 
   func signalAll() {
-    isUp.store(true, ordering: .sequentiallyConsistent)
+    isSet.store(true, ordering: .sequentiallyConsistent)
     waiters.resumeAll(with: .success(()))
   }
 
-  /// Lowers the level, and so discards a signal that no waiter has received.
-  func reset() { isUp.store(false, ordering: .sequentiallyConsistent) }
+  /// Discards a signal that no waiter has received.
+  func reset() { isSet.store(false, ordering: .sequentiallyConsistent) }
 
-  /// Waits until the level is up, and lowers it; returns early if cancelled.
+  /// Waits until the signal is set, and clears it; returns early if cancelled.
   func wait() async {
-    if isUp.exchange(false, ordering: .sequentiallyConsistent) { return }
+    if isSet.exchange(false, ordering: .sequentiallyConsistent) { return }
     do {
       try await waiters.wait {
-        isUp.load(ordering: .sequentiallyConsistent) ? .success(()) : nil
+        isSet.load(ordering: .sequentiallyConsistent) ? .success(()) : nil
       }
-      isUp.store(false, ordering: .sequentiallyConsistent)
+      isSet.store(false, ordering: .sequentiallyConsistent)
     } catch {
-      // If this is cancelled, the level stays up: a signal may be meant for another waiter.
+      // If this is cancelled, leave the signal set, for another waiter.
     }
   }
 }
 
-/// Notifies the callers that wait for an idle queue of each step that may make it idle.
+/// Callers that wait until a queue is idle, and that are resumed after each step that may make it
+/// idle.
 ///
-/// While no caller waits, a step costs one read of an atomic number.
-final class IdleWatch: Sendable {
+/// While no caller waits, a step costs one atomic read.
+final class IdleWaiters: Sendable {
   private let waiters = Waiters<Void>()
   private let waiterCount = Atomic(0)
 
-  /// Wakes the waiters because something has ended: a claim, the storing of ends, or a run.
+  /// Resumes the callers, because a claim or a run has ended, or results were stored.
   func notifyOfStep() {
     guard waiterCount.load(ordering: .sequentiallyConsistent) > 0 else { return }
     waiters.resumeAll(with: .success(()))
   }
 
-  /// Returns after the next step, or at once if `check` has a result.
+  /// Waits for the next step, unless `check` returns a result.
   ///
-  /// - Throws: the error of `check`; `CancellationError` when cancelled.
+  /// - Throws: the error in the result of `check`; `CancellationError` when cancelled.
   func wait(unless check: () -> Result<Void, any Error>?) async throws {
-    // Counts before the check looks, so that a change after the check reaches this waiter.
+    // Count this caller before `check` is called, so that a step after the check resumes it.
     waiterCount.add(1, ordering: .sequentiallyConsistent)
     defer { waiterCount.subtract(1, ordering: .sequentiallyConsistent) }
     try await waiters.wait(unless: check)
   }
 }
 
-/// The deadline for the attempts of a queue that is being shut down, enforced by its run.
+/// The deadline for the attempts of a queue that is being shut down.
 final class ShutDownLimit: Sendable {
   private let deadline = Mutex<Duration?>(nil)
   private let changed = AsyncSignal()
 
-  /// Sets a deadline; of several, the earliest counts.
+  /// Sets the deadline, unless an earlier one is already set.
   func set(_ new: Duration) {
     deadline.withLock { $0 = min($0 ?? new, new) }
     changed.signalAll()
   }
 
-  /// Waits until a deadline has passed, as `time` measures it.
+  /// Waits until a deadline is set and has passed on the stopwatch of `time`.
   ///
-  /// - Returns: Whether one has passed; `false` if the wait was cancelled before.
+  /// - Returns: `true`; `false` if the wait was cancelled.
   func waitUntilPassed(by time: QueueTime) async -> Bool {
     while !Task.isCancelled {
       guard let deadline = deadline.withLock({ $0 }) else {
@@ -169,7 +168,7 @@ final class ShutDownLimit: Sendable {
       let left = deadline - time.stopwatch()
       if left <= .zero { return true }
       await withTaskGroup { group in
-        // If this is cancelled, the loop looks at the deadline again.
+        // If this is cancelled, the deadline may have changed, so the loop reads it again.
         group.addTask { try? await time.wait(for: left) }
         group.addTask { await self.changed.wait() }
         await group.next()

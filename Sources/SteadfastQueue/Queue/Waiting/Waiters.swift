@@ -1,20 +1,20 @@
 import Synchronization
 
-/// Tasks that wait for a value, each of which is resumed exactly once.
+/// A list of suspended Swift tasks, each of which is resumed exactly once.
 ///
-/// A task is resumed with a value, with an error, or by being cancelled. The state that it waits
-/// for is elsewhere, behind its own lock. Code that changes the state resumes waiters after the
-/// change. A waiter has the state checked at the last moment, so that it misses no change.
+/// A waiter is resumed with a value or with an error, or when it is cancelled. The state for which
+/// it waits is kept elsewhere, behind a lock of its own. Code that changes the state resumes the
+/// waiters after the change. The `check` of a waiter is called just before it is suspended, so that
+/// it misses no change.
 final class Waiters<Value: Sendable>: Sendable {
   private let list = Mutex(WaiterList<CheckedContinuation<Value, any Error>>())
   private let lastKey = Atomic<UInt64>(0)
 
-  /// Returns the key of a new waiter, greater than all earlier keys.
   private func nextKey() -> UInt64 { lastKey.add(1, ordering: .relaxed).newValue }
 
-  /// Waits to be resumed, unless `check` already has a result.
+  /// Waits to be resumed, unless `check` returns a result.
   ///
-  /// - Throws: `CancellationError` when cancelled.
+  /// - Throws: The error with which the waiter is resumed; `CancellationError` when cancelled.
   func wait(unless check: () -> Result<Value, any Error>?) async throws -> Value {
     let key = nextKey()
     return try await withTaskCancellationHandler {
@@ -32,10 +32,10 @@ final class Waiters<Value: Sendable>: Sendable {
     }
   }
 
-  /// Waits to be resumed with a value, unless `check` already has one.
+  /// Waits to be resumed with a value, unless `check` returns one.
   ///
-  /// A cancellation resumes the caller with the result of `cancelled`, or not at all if it is
-  /// `nil`. These waiters must not be resumed with an error.
+  /// When the caller is cancelled, it is resumed with the value that `cancelled` returns. If that
+  /// is `nil`, it keeps waiting. Such a waiter must not be resumed with an error.
   func waitUncancelled(
     unless check: () -> Value?,
     cancelled: @Sendable () -> Value?
@@ -49,9 +49,9 @@ final class Waiters<Value: Sendable>: Sendable {
     }
   }
 
-  /// Waits to be resumed with a value, even if cancelled, unless `check` already has one.
+  /// Waits to be resumed with a value, even if cancelled, unless `check` returns one.
   ///
-  /// These waiters must not be resumed with an error.
+  /// Such a waiter must not be resumed with an error.
   func waitUncancelled(unless check: () -> Value?) async -> Value {
     await waitUncancelled(nil, unless: check)
   }
@@ -76,7 +76,6 @@ final class Waiters<Value: Sendable>: Sendable {
     list.withLock { $0.popLast() }?.resume(returning: value)
   }
 
-  /// Resumes all waiters.
   func resumeAll(with result: Result<Value, any Error>) {
     let all = list.withLock { $0.isEmpty ? [] : $0.takeAll() }
     for continuation in all { continuation.resume(with: result) }
@@ -85,19 +84,21 @@ final class Waiters<Value: Sendable>: Sendable {
 
 /// A list of waiters in order of arrival, each of which can be removed at any time.
 ///
-/// A removed waiter leaves a gap, until there are as many gaps as waiters. So when many waiters are
-/// removed one by one, each costs only a few steps.
+/// A removed waiter leaves a gap in the array. All gaps are closed together once there are more
+/// gaps than waiters. So the average cost of a removal is constant, apart from the binary search.
 struct WaiterList<Waiter> {
   private var list: [(key: UInt64, waiter: Waiter?)] = []
   private var gapCount = 0
-  /// Before this index there are gaps only.
+  /// The elements before this index are gaps.
   private var start = 0
-  /// The number of entries that were moved to close gaps.
+  /// The number of elements that were moved to close gaps, for tests.
   private(set) var moveCount = 0
 
   var isEmpty: Bool { list.count == gapCount }
 
-  /// Adds a waiter; keys are generated in order, but may be added a little out of order.
+  /// Adds a waiter, and keeps the list sorted by key.
+  ///
+  /// Most keys are greater than all earlier ones, so the search starts at the end.
   mutating func add(_ waiter: Waiter, key: UInt64) {
     var index = list.endIndex
     while index > 0, list[index - 1].key > key { index -= 1 }
@@ -105,7 +106,7 @@ struct WaiterList<Waiter> {
     start = min(start, index)
   }
 
-  /// Removes and returns the waiter with a key, if it is still there.
+  /// Removes and returns the waiter with a key, if it is in the list.
   mutating func remove(key: UInt64) -> Waiter? {
     var range = list.indices
     while !range.isEmpty {

@@ -11,11 +11,11 @@ import Testing
 
   @Test func `the budget admits tasks that are expected to end before the deadline`() {
     var budget = makeBudget(times: ["a": 10, "b": 20])
-    let room = ["a": 3, "b": 3, "new": 3]
-    #expect(budget.room(in: room, at: .seconds(15)) == ["a": 3, "b": 0, "new": 3])
-    #expect(budget.tooLong == ["b"])
-    #expect(budget.room(in: room, at: .seconds(25)) == ["a": 0, "b": 0, "new": 3])
-    #expect(budget.tooLong == ["b"])
+    let limits = ["a": 3, "b": 3, "new": 3]
+    #expect(budget.claimLimits(from: limits, at: .seconds(15)) == ["a": 3, "b": 0, "new": 3])
+    #expect(budget.namesTooLong == ["b"])
+    #expect(budget.claimLimits(from: limits, at: .seconds(25)) == ["a": 0, "b": 0, "new": 3])
+    #expect(budget.namesTooLong == ["b"])
   }
 
   @Test(arguments: [30, 31])
@@ -23,8 +23,8 @@ import Testing
   {
     var budget = makeBudget(times: ["a": 0, "b": 20])
     let none = ["a": 0, "b": 0, "new": 0]
-    #expect(budget.room(in: ["a": 3, "b": 3, "new": 3], at: .seconds(now)) == none)
-    #expect(budget.tooLong.isEmpty)
+    #expect(budget.claimLimits(from: ["a": 3, "b": 3, "new": 3], at: .seconds(now)) == none)
+    #expect(budget.namesTooLong.isEmpty)
   }
 
   @Test

@@ -129,7 +129,7 @@ import Testing
     slow.inject(.hang, .afterEffect) { $0.kind == .tasks }
     try await withThrowingTaskGroup { group in
       group.addTask {
-        await queue.core.results.applyRemoteEffects(Consequences(tasks: [task.id]), of: restart)
+        await queue.core.results.applyConsequences(Consequences(tasks: [task.id]), of: restart)
       }
       try await slow.waitForHeldCalls()
       #expect(try await queue.cancel(task.id))

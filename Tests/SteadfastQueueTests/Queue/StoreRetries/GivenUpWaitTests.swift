@@ -83,14 +83,14 @@ import Testing
       }
       group.addTask {
         await #expect(throws: CancellationError.self) {
-          try await turns.waitForPresentHolder(of: "b")
+          try await turns.waitForCurrentHolder(of: "b")
         }
       }
       group.cancelAll()
       try? await clock.sleep(for: .seconds(1))
       // While the store is available, cancelled calls still wait.
       #expect(turns.count == 2)
-      await availability.beUnavailable { await group.waitForAll() }
+      await availability.markUnavailable { await group.waitForAll() }
     }
     #expect(turns.count == 1)
     turns.unlock(["b"])

@@ -100,7 +100,7 @@ import Testing
     #expect(error?.code == .storeFailed)
     for outcomes: [ChangeOutcome] in [[], [.stale], [.batchRefused]] {
       let wrong = makeQueue(on: Wrong(outcomes: outcomes))
-      await #expect(throws: UnusableAnswer.self) { try await wrong.setValue([1], named: "a") }
+      await #expect(throws: MismatchedOutcomes.self) { try await wrong.setValue([1], named: "a") }
     }
   }
 

@@ -102,12 +102,12 @@ private final class OneThread: TaskExecutor {
     async throws
   {
     let (turns, executor) = (KeyedMutex(StoreAvailability()), ManualExecutor { 0 })
-    try await turns.waitForPresentHolder(of: "k")
+    try await turns.waitForCurrentHolder(of: "k")
     try await turns.lock(["k", "other"])
     let next = Task(executorPreference: executor) { try await turns.lock(["k"]) }
     let ended = Counter()
     let watching = Task(executorPreference: executor) {
-      try await turns.waitForPresentHolder(of: "k")
+      try await turns.waitForCurrentHolder(of: "k")
       ended.add(1)
     }
     executor.runTasks()
@@ -121,6 +121,6 @@ private final class OneThread: TaskExecutor {
     try await next.value
     #expect(turns.count == 1)
     turns.unlock(["k"])
-    try await turns.waitForPresentHolder(of: "k")
+    try await turns.waitForCurrentHolder(of: "k")
   }
 }

@@ -46,7 +46,7 @@ import Testing
     let turns = KeyedMutex(availability)
     try await waitForAllKeys(of: turns) { group in
       group.cancelAll()
-      await availability.beUnavailable { try? await clock.sleep(for: .seconds(1)) }
+      await availability.markUnavailable { try? await clock.sleep(for: .seconds(1)) }
     }
     #expect(log.entries == keys)
   }
