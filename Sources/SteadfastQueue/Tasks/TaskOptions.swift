@@ -83,8 +83,8 @@ public struct TaskOptions: Sendable, Equatable {
 
   /// The time from enqueueing until the task may be performed; by default none.
   ///
-  /// Give a delay or an ``availableDate``, not both. A delay must not be negative, and
-  /// is at most 100,000,000,000 seconds.
+  /// Give a delay or an ``availableDate``, not both. A delay must not be negative, and is at most
+  /// 100,000,000,000 seconds.
   public var delay: Duration? {
     get { choices.present?.delay }
     set { choices.value.delay = newValue }

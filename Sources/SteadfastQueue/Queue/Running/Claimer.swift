@@ -38,7 +38,7 @@ extension Claimer {
     by worker: Int
   ) async -> WorkMachine.Step {
     let date = self.now
-    let handled = handlers.room
+    let handled = handlers.capacities
     do {
       let (isFirst, wentBack, conditions, isInDoubt) = upkeep.state.withLock {
         let isFirst = $0.dates.isUnused
@@ -163,7 +163,9 @@ extension Claimer {
     let isParked = TaskFilter(states: [.parked])
     guard try await store.contains(isParked) else { return }
     var names = Set(parked.names.map(ExactText.init))
-    if parked.others, handlers.room.others > 0 { names.formUnion(try await parkedNamesOfOthers()) }
+    if parked.others, handlers.capacities.others > 0 {
+      names.formUnion(try await parkedNamesOfOthers())
+    }
     // Only old files contain names with a NUL. Stores refuse to unpark such a name, and the error
     // would stop the queue. So leave these names out.
     let changes = names.map(\.text).filter { !$0.hasNUL }.sorted().map {

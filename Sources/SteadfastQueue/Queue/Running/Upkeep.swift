@@ -31,7 +31,7 @@ extension Upkeep {
   private func reportUnhandledTasks() async throws {
     guard observers.events.isObserved || givesNotices else { return }
     try await reportUnknownConditions()
-    guard handlers.room.others == 0 else { return }
+    guard handlers.capacities.others == 0 else { return }
     // Names that were reported before would fill the page and hide others.
     let said = observers.events.isObserved ? [] : state.withLock { $0.notice.saidNames }
     let unhandled = try await store.tasks(
@@ -45,7 +45,7 @@ extension Upkeep {
       let found = Set(unhandled.map(\.name)).sorted()
       for name in state.withLock({ $0.notice.takeUnreportedNames(of: found) }) {
         say(
-          "the queue '\(self.name)' has waiting tasks: \(handlers.reasonForNone(named: name))"
+          "the queue '\(self.name)' has waiting tasks: \(handlers.reasonForMissingHandler(named: name))"
         )
       }
     }
@@ -103,7 +103,7 @@ extension Upkeep {
   private func reportUselessLimits() {
     for case let names? in configuration.rateLimits.map(\.names)
     where !names.contains(where: handlers.canPerform) {
-      let reason = handlers.reasonForNone(named: names[0])
+      let reason = handlers.reasonForMissingHandler(named: names[0])
       configuration.unhandledNotice?("a rate limit of the queue '\(name)' has no effect: \(reason)")
     }
   }
@@ -156,7 +156,7 @@ extension Upkeep {
     let reason =
       handlers.canPerform(record.name)
       ? unknown.sorted().map(Self.reason(forWaitingFor:)).joined(separator: "; ")
-      : handlers.reasonForNone(named: record.name)
+      : handlers.reasonForMissingHandler(named: record.name)
     observers.events.post(.unhandled(record, reason: reason))
   }
 
@@ -167,7 +167,7 @@ extension Upkeep {
     if record.state == .paused { return "a task is paused; resume it" }
     if record.state == .suspended { return "a task waits for a completion; complete it" }
     guard handlers.canPerform(record.name) else {
-      return handlers.reasonForNone(named: record.name)
+      return handlers.reasonForMissingHandler(named: record.name)
     }
     if record.state == .parked {
       return "a payload can't be decoded; register a handler that reads it"
