@@ -443,11 +443,11 @@ public struct TaskUpdate: Sendable {
   }
 
   /// Throws if the update has a value that fails the check.
-  func check(_ form: FormCheck) throws(TaskQueueError) {
+  func check(_ checker: ValueChecker) throws(TaskQueueError) {
     if let maxRetries { try TaskQueueError.check(maxRetries, "maxRetries") }
-    try form.check(timeLimit: timeLimit, "timeLimit")
-    try form.check(expiryDate, "expiryDate")
-    if let tags { try form.check(texts: tags, "tags") }
+    try checker.check(timeLimit: timeLimit, "timeLimit")
+    try checker.check(expiryDate, "expiryDate")
+    if let tags { try checker.check(strings: tags, "tags") }
   }
 
   /// Returns roughly how many bytes the update adds to the task in a file.

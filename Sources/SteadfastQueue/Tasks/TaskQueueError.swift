@@ -76,11 +76,11 @@ extension TaskQueueError: LocalizedError {
 /// How strictly the values of a change are checked.
 ///
 /// Each check throws an error that names the value.
-struct FormCheck {
+struct ValueChecker {
   /// Checks that every store can store the values, and that they make sense.
-  static let storable = FormCheck(isStorable: true)
+  static let storable = ValueChecker(isStorable: true)
   /// Checks only that the values make sense, as for a file that an earlier version wrote.
-  static let readable = FormCheck(isStorable: false)
+  static let readable = ValueChecker(isStorable: false)
 
   private let isStorable: Bool
 
@@ -99,12 +99,12 @@ struct FormCheck {
     try TaskQueueError.check(timeLimit: timeLimit, name())
   }
 
-  func check(text: String, _ name: @autoclosure () -> String) throws(TaskQueueError) {
-    if isStorable { try TaskQueueError.check(text: text, name()) }
+  func check(string: String, _ name: @autoclosure () -> String) throws(TaskQueueError) {
+    if isStorable { try TaskQueueError.check(string: string, name()) }
   }
 
-  func check(texts: Set<String>, _ name: @autoclosure () -> String) throws(TaskQueueError) {
-    if isStorable { try TaskQueueError.check(texts: texts, name()) }
+  func check(strings: Set<String>, _ name: @autoclosure () -> String) throws(TaskQueueError) {
+    if isStorable { try TaskQueueError.check(strings: strings, name()) }
   }
 
   func check(queue: String) throws(TaskQueueError) {
@@ -114,12 +114,12 @@ struct FormCheck {
   func check(_ failure: TaskFailure?, _ name: @autoclosure () -> String) throws(TaskQueueError) {
     guard let failure else { return }
     try check(failure.date, "the date of \(name())")
-    try check(text: failure.reason, "the text of \(name())")
+    try check(string: failure.reason, "the text of \(name())")
   }
 
   func check(rememberedUnder name: String, _ value: [UInt8]) throws(TaskQueueError) {
     try TaskQueueError.check(rememberedUnder: name, value)
-    try check(text: name, "the name of a remembered value")
+    try check(string: name, "the name of a value in a task's memory")
   }
 }
 
@@ -203,7 +203,7 @@ extension TaskQueueError {
   }
 
   static func check(_ tags: Set<String>, _ name: @autoclosure () -> String) throws(TaskQueueError) {
-    try check(texts: tags, name())
+    try check(strings: tags, name())
     if tags.contains("") { throw emptyMember(of: name()) }
   }
 

@@ -206,7 +206,7 @@ extension AnyHandler {
       let owner = payloadType.map { "a task name of \($0.name)" } ?? "the name of a handler"
       throw TaskQueueError(.invalidArgument, "\(owner) is empty; give at least one character")
     }
-    try TaskQueueError.check(text: name, "the name '\(name.withoutNUL)' of a handler")
+    try TaskQueueError.check(string: name, "the name '\(name.withoutNUL)' of a handler")
     guard let payloadType, let other = current?.payloadType,
       payloadType.identifier != other.identifier
     else { return }

@@ -34,7 +34,7 @@ extension QueueCore {
     let (failure, wasCancelled, hasEnded, attemptCount) = dispatch.machine.withLock { machine in
       machine.end()
       // A caller that is notified of the end may run another queue on the store at once.
-      use?.end()
+      use?.endRun()
       return (machine.failure, machine.wasCancelled, machine.hasEnded, machine.attemptCount)
     }
     dispatch.updateRetryPolicy()
@@ -64,7 +64,7 @@ extension QueueCore {
     return try dispatch.machine.withLock { machine in
       if machine.isShutDown { return false }
       try machine.checkCanBegin()
-      try use?.begin(name, on: store)
+      try use?.beginRun(ofQueue: name, on: store)
       machine.begin(mode, names: names, claimBatch: claimBatch)
       dispatch.signals.isPassing.store(mode != .untilStopped, ordering: .sequentiallyConsistent)
       return true

@@ -174,7 +174,7 @@ extension QueueStore {
         try await waitToRepeat(after: error, &retries)
       }
     }
-    throw TaskQueueError.endlessConflict(in: front, over: "the value '\(name)'")
+    throw TaskQueueError.endlessConflictError(in: front, over: "the value '\(name)'")
   }
 
   /// Sets a value if it is the expected one.

@@ -461,7 +461,7 @@ extension Occurrences {
         unanswered = step
       }
     }
-    throw TaskQueueError.endlessConflict(
+    throw TaskQueueError.endlessConflictError(
       in: store,
       over: "a schedule",
       changedBy: "other processes"

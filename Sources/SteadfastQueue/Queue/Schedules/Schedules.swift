@@ -111,7 +111,7 @@ extension Schedules {
         try await storage.waitToRepeat(after: error, &retries)
       }
     }
-    throw TaskQueueError.endlessConflict(
+    throw TaskQueueError.endlessConflictError(
       in: store,
       over: "the schedule '\(name)'",
       changedBy: "other processes"

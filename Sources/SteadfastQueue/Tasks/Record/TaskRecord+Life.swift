@@ -324,31 +324,31 @@ extension TaskRecord {
 
 extension TaskRecord {
   /// Throws if this task can't be a new task, or if one of its values fails the check.
-  func check(_ form: FormCheck) throws(TaskQueueError) {
+  func check(_ checker: ValueChecker) throws(TaskQueueError) {
     guard state != .running else {
       throw TaskQueueError(
         .invalidArgument,
         "the new task \(id) is running; give it another state, such as .waiting"
       )
     }
-    try form.check(text: name, "name")
-    try form.check(createdDate, "createdDate")
-    try form.check(availableDate, "availableDate")
-    try form.check(finishedDate, "finishedDate")
+    try checker.check(string: name, "name")
+    try checker.check(createdDate, "createdDate")
+    try checker.check(availableDate, "availableDate")
+    try checker.check(finishedDate, "finishedDate")
     try TaskQueueError.check(maxRetries, "maxRetries")
-    if let uniqueKey { try form.check(text: uniqueKey, "uniqueKey") }
-    if hasFailureState { try checkFailureState(form) }
+    if let uniqueKey { try checker.check(string: uniqueKey, "uniqueKey") }
+    if hasFailureState { try checkFailureState(checker) }
     if hasExtras {
-      try form.check(expiryDate, "expiryDate")
-      try form.check(timeLimit: timeLimit, "timeLimit")
-      try form.check(uniqueUntil, "uniqueUntil")
-      try form.check(latestDate, "latestDate")
-      try form.check(texts: tags, "tags")
+      try checker.check(expiryDate, "expiryDate")
+      try checker.check(timeLimit: timeLimit, "timeLimit")
+      try checker.check(uniqueUntil, "uniqueUntil")
+      try checker.check(latestDate, "latestDate")
+      try checker.check(strings: tags, "tags")
       try TaskQueueError.check(key: orderKey, "orderKey")
-      if let orderKey { try form.check(text: orderKey, "orderKey") }
+      if let orderKey { try checker.check(string: orderKey, "orderKey") }
       try TaskQueueError.check(queue: queue)
       try TaskQueueError.check(conditions, "conditions")
-      try form.check(texts: Set(conditions.map(\.rawValue)), "conditions")
+      try checker.check(strings: Set(conditions.map(\.rawValue)), "conditions")
       if let dependencies = presentDependencies { try check(dependencies) }
     }
   }
@@ -370,11 +370,11 @@ extension TaskRecord {
     }
   }
 
-  private func checkFailureState(_ form: FormCheck) throws(TaskQueueError) {
-    try form.check(failedDate, "failedDate")
-    try form.check(explicitOrigin, "countedFrom")
-    if let lastError { try form.check(text: lastError, "lastError") }
-    for failure in earlierFailures { try form.check(failure, "an earlier failure") }
+  private func checkFailureState(_ checker: ValueChecker) throws(TaskQueueError) {
+    try checker.check(failedDate, "failedDate")
+    try checker.check(explicitOrigin, "countedFrom")
+    if let lastError { try checker.check(string: lastError, "lastError") }
+    for failure in earlierFailures { try checker.check(failure, "an earlier failure") }
     try TaskQueueError.check(retryCount, "retryCount")
     try TaskQueueError.check(interruptionCount, "interruptionCount")
   }
