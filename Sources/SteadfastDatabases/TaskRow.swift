@@ -180,7 +180,7 @@ package enum StoredFailures {
       return text(of: earlier)
     }
     let last = TaskFailure(reason: reason, date: date)
-    return text(of: TaskRecord.kept(earlier + [last.shortened()]))
+    return text(of: TaskRecord.latestStorable(of: earlier + [last.shortened()]))
   }
 
   package static func read(_ text: String?) throws -> [TaskFailure] {

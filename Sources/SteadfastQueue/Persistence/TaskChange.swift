@@ -405,7 +405,9 @@ extension TaskQueueError {
     )
   }
 
-  static func check(strings: Set<String>, _ name: @autoclosure () -> String) throws(TaskQueueError) {
+  static func check(strings: Set<String>, _ name: @autoclosure () -> String)
+    throws(TaskQueueError)
+  {
     for string in strings { try check(string: string, name()) }
   }
 }

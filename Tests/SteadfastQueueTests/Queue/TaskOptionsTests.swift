@@ -241,7 +241,10 @@ import Testing
       ("uniqueKey is empty", { try await queue.enqueue(FullyConfigured(key: "")) }),
       ("uniqueKey is empty", { try await queue.enqueue(name: "a", uniqueKey: "") }),
       ("uniqueKey is empty", { try await queue.enqueue(contentsOf: [Note("a")]) { _ in "" } }),
-      ("tags contains an empty string", { try await queue.enqueue(Note("a"), options: TaskOptions(tags: [""])) }),
+      (
+        "tags contains an empty string",
+        { try await queue.enqueue(Note("a"), options: TaskOptions(tags: [""])) }
+      ),
       ("taskDefaults.tags", { try await makeQueue(taskDefaults: emptyTag).open() }),
       ("queue's name is empty", { try await TaskQueue(name: "").open() }),
     ]

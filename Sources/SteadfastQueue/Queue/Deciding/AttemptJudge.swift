@@ -249,7 +249,7 @@ struct AttemptJudge: Sendable {
   ///
   /// It also is if its unique key continues to deduplicate new tasks for a while.
   private func retainsSuccess(of record: TaskRecord, now: Date) -> Bool {
-    retainsSucceeded || record.isDeduplicating(on: now)
+    retainsSucceeded || record.isDeduplicating(at: now)
   }
 
   /// Returns the change that carries out a command.

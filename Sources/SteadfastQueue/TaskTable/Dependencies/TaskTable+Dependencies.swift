@@ -526,7 +526,7 @@ extension TaskTable {
         let dependencies = entries[other].record.dependencies
         guard let cause = causes[other] ?? dependencies.cause, ids.contains(cause) else { continue }
         let left = dependencies.failed.keys.filter { !restarted.contains($0) }
-        if left.isEmpty, !dependencies.hasUnnotedFailures, takeKeyAgain(other) {
+        if left.isEmpty, !dependencies.hasUnlistedFailures, takeKeyAgain(other) {
           round.append(other)
         } else {
           causes[other] = .some(left.filter { self.slot(of: $0) != nil }.min())
@@ -555,7 +555,7 @@ extension TaskTable {
       for other in dependents(of: current)
       where other != slot && wasCancelled(other, because: current) {
         var dependencies = entries[other].record.dependencies
-        let stays = !dependencies.failed.isEmpty || dependencies.hasUnnotedFailures
+        let stays = !dependencies.failed.isEmpty || dependencies.hasUnlistedFailures
         if stays || excluded.contains(entries[other].id) || !takeKeyAgain(other) {
           leaveLine(other)
           dependencies.cause = dependencies.failed.keys.filter { self.slot(of: $0) != nil }.min()

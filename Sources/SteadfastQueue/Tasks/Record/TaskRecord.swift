@@ -93,7 +93,7 @@ public struct TaskRecord: Sendable, Identifiable {
         interruptionCount: interruptionCount,
         lastError: lastError,
         failedDate: failedDate,
-        earlierFailures: Self.kept(earlierFailures),
+        earlierFailures: Self.latestStorable(of: earlierFailures),
         isPostponed: isPostponed ?? (retryCount > 0),
         countedFrom: availableDate == createdDate && countedFrom == createdDate ? nil : countedFrom
       )
@@ -242,7 +242,7 @@ public struct TaskRecord: Sendable, Identifiable {
   /// There are at most four: the latest ones. ``failures`` includes the last failure, too.
   public var earlierFailures: [TaskFailure] {
     get { failureState.present?.earlierFailures ?? [] }
-    set { failureState.value.earlierFailures = Self.kept(newValue) }
+    set { failureState.value.earlierFailures = Self.latestStorable(of: newValue) }
   }
 
   /// Whether the task has any history, such as retries or failures.
@@ -278,7 +278,7 @@ public struct TaskRecord: Sendable, Identifiable {
     shared = SharedDefinition(definition)
   }
 
-  mutating func dropExpiry() {
+  mutating func removeExpiryDate() {
     var definition = shared.value
     definition.extras.value.expiryDate = nil
     shared = SharedDefinition(definition)

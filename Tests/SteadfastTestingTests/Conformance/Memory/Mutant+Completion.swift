@@ -63,7 +63,7 @@ extension Mutant {
       $0.overlooks = { $0.message.contains("in a task's memory has") }
     },
     Mutant("a NUL in the name of a remembered value is accepted", breaks: "form.memory") {
-      $0.overlooks = { $0.message.contains("the name of a value in a task's memory contains a NUL") }
+      $0.overlooks = { $0.message.contains("a value in a task's memory contains a NUL") }
     },
     Mutant("a NUL in the name of an awaited value is accepted", breaks: "form.memory") {
       $0.overlooks = { $0.message.contains("the name of an awaited value contains a NUL") }
