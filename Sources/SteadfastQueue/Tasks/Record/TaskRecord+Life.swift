@@ -388,10 +388,10 @@ extension TaskRecord {
   /// Returns whether `other`, a stored task, is this new task.
   ///
   /// A queue may repeat an insertion if the response was lost. So a store calls this method when it
-  /// already has a task with the ID of a new task. What seldom changes must be equal: the ID, the
-  /// name, the queue, the unique key, the order key and the payload. ``createdDate`` must be equal
-  /// to the microsecond, or be earlier in `other`, because of a rebase (``rebase(to:)``).
-  /// Everything else may have changed since.
+  /// already has a task with the ID of a new task. The tasks are the same if their ID, name, queue,
+  /// unique key, order key and payload are equal, and ``createdDate`` is equal to the microsecond,
+  /// or earlier in `other`, because of a rebase (``rebase(to:)``). Everything else may have changed
+  /// since.
   public func isStored(as other: TaskRecord) -> Bool {
     guard id == other.id, name.isExactly(other.name), queue.isExactly(other.queue),
       uniqueKey.map(ExactText.init) == other.uniqueKey.map(ExactText.init),
