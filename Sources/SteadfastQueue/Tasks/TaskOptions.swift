@@ -366,8 +366,8 @@ public enum UniquePolicy: Sendable, Hashable {
   /// parked task waits again. If the holder is being performed, its successor gets the payload, the
   /// options and the date of the new task; if there is no successor, the new task is added as one.
   ///
-  /// If the new task is available at once, the waiting task keeps its date, or becomes available at
-  /// once, too. A later date postpones the waiting task (a *debounce*), but not beyond
+  /// If the new task is available at once, so is the waiting task, which keeps its position if it
+  /// was already available. A later date postpones the waiting task (a *debounce*), but not beyond
   /// ``TaskOptions/maxDelay``. A task that waits for a retry is not performed before the retry's
   /// date.
   case replace
