@@ -2,9 +2,6 @@ public import SystemFoundation
 
 /// A change to a task or to a value; a queue decides on it, and a store stores it.
 ///
-/// *Behind its equals* means: after the waiting tasks with the same priority and the same available
-/// date.
-///
 /// More kinds may be added. If a store does not know the kind of a change, it throws.
 @nonexhaustive
 public enum TaskChange: Sendable {
@@ -48,7 +45,8 @@ public enum TaskChange: Sendable {
   /// If `retains` is `true`, the task is retained, otherwise it is removed. In any case, its memory
   /// is deleted.
   case succeed(Lease, at: Date, retains: Bool)
-  /// A claimed task waits again, behind its equals, for a later attempt.
+  /// A claimed task waits again for a later attempt, behind the waiting tasks with the same
+  /// priority and available date.
   ///
   /// The task's available date and its number of failed attempts are set to these values. `failure`
   /// is the attempt's failure, and is recorded (``TaskRecord/note(_:)``). If it is `nil`, the
@@ -88,7 +86,9 @@ public enum TaskChange: Sendable {
   /// A suspended task wakes first (``TaskRecord/wake()``). So after it is resumed, its handler
   /// checks whether the values that the task awaits have arrived.
   case pause(TaskTarget)
-  /// A paused task waits again, behind its equals; its available date and retries stay.
+  /// A paused task waits again, behind the waiting tasks with the same priority and available date.
+  ///
+  /// The task's available date and retries stay.
   case resume(TaskID)
   /// A task waits again as if it were new; the available date is the current date.
   ///
@@ -101,16 +101,16 @@ public enum TaskChange: Sendable {
   case restart(TaskTarget, availableDate: Date, forgets: Bool = false)
   /// A task that has not ended gets another available date.
   ///
-  /// The task goes behind its equals, and its retries stay. A waiting, parked or paused task keeps
-  /// its state. A claimed or suspended task waits again. If the date was calculated from a date of
-  /// the queue's clock, `countedFrom` is that date; if a caller chose the date, it is `nil`
-  /// (``TaskRecord/countedFrom``).
+  /// The task goes behind the waiting tasks with the same priority and available date, and its
+  /// retries stay. A waiting, parked or paused task keeps its state. A claimed or suspended task
+  /// waits again. If the date was calculated from a date of the queue's clock, `countedFrom` is
+  /// that date; if a caller chose the date, it is `nil` (``TaskRecord/countedFrom``).
   case reschedule(TaskTarget, availableDate: Date, countedFrom: Date? = nil)
   /// The options of a waiting, suspended, parked or paused task change (``TaskRecord/apply(_:)``).
   ///
-  /// If its priority changes, the task goes behind its equals; otherwise it keeps its position. If
-  /// the task has a unique key, but its ``TaskRecord/keyRole`` is `nil`, the outcome is
-  /// ``ChangeOutcome/stale``.
+  /// If its priority changes, the task goes behind the waiting tasks with the same priority and
+  /// available date; otherwise it keeps its position. If the task has a unique key, but its
+  /// ``TaskRecord/keyRole`` is `nil`, the outcome is ``ChangeOutcome/stale``.
   indirect case update(TaskID, TaskUpdate)
   /// A retained task is removed.
   case remove(TaskID)
@@ -135,9 +135,9 @@ public enum TaskChange: Sendable {
   /// (``Persistence/hasOneClock``).
   ///
   /// Each task is rebased (``TaskRecord/rebase(to:)``), whatever its state. Waiting tasks whose
-  /// available dates change go behind their equals, and keep their order among each other. If the
-  /// store's own clock was set back, too, each lease ends after at most the duration for which it
-  /// was made or last extended.
+  /// available dates change go behind the other tasks with the same priority and available date,
+  /// and keep their order among each other. If the store's own clock was set back, too, each lease
+  /// ends after at most the duration for which it was made or last extended.
   case rebase(Date)
   /// Bytes are stored under a name in a claimed task's memory, and replace any previous ones.
   ///
@@ -150,9 +150,9 @@ public enum TaskChange: Sendable {
   case remember(Lease, named: String, value: [UInt8])
   /// A claimed task is suspended until a date (``TaskRecord/suspend(until:countedFrom:)``).
   ///
-  /// The task goes behind its equals. From the date on, a claim hands it out like a waiting task.
-  /// After a release, the task waits until the date. If the date is `Date.distantFuture` or later,
-  /// no claim hands the task out.
+  /// The task goes behind the waiting tasks with the same priority and available date. From the
+  /// date on, a claim hands it out like a waiting task. After a release, the task waits until the
+  /// date. If the date is `Date.distantFuture` or later, no claim hands the task out.
   ///
   /// If the task's memory has at least one byte under any of the awaited names, a completion came
   /// before the suspension. So the task wakes at once (``TaskRecord/wake()``). The names have the
@@ -162,8 +162,8 @@ public enum TaskChange: Sendable {
   ///
   /// The outcome is ``ChangeOutcome/stale`` if the task has ended, if there is no value under the
   /// name, or if the value is not open (``remember(_:named:value:)``). So the first of several
-  /// completions counts. A suspended task wakes (``TaskRecord/wake()``) and goes behind its equals.
-  /// In any other state, only the value changes.
+  /// completions counts. A suspended task wakes (``TaskRecord/wake()``) and goes behind the waiting
+  /// tasks with the same priority and available date. In any other state, only the value changes.
   ///
   /// The value has 1 to 131,072 bytes.
   case complete(TaskID, named: String, value: [UInt8])

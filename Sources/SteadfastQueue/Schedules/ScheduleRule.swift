@@ -483,7 +483,8 @@ enum CronLine {
     guard isDigits, let number = Int(text), field.range.contains(number) else {
       throw invalidLineError(
         line,
-        "'\(text)' is not a valid \(field.name); give \(field.range.lowerBound) to \(field.range.upperBound)"
+        "'\(text)' is not a valid \(field.name); give \(field.range.lowerBound) to "
+          + "\(field.range.upperBound)"
           + (field.names.isEmpty ? "" : ", or a name such as '\(field.names[1])'")
       )
     }

@@ -29,12 +29,13 @@
 /// - **A restart of a task that has ended.** The follower's ``batch`` stops counting the task as
 ///   ended, and the task is removed from ``failed`` of all tasks that wait for it. The cancelled
 ///   tasks whose ``cause`` is the task are restarted with the same date, then the tasks whose cause
-///   is one of these, and so on. They go behind their equals (``TaskChange``) in the order of their
-///   IDs. But a task stays cancelled if its ``failed`` is not empty, if more tasks of its ``batch``
-///   have failed than ``failed`` lists, or if another task has its unique key. Its cause is then
-///   the lowest ID in ``failed`` whose task is in the store, or `nil` if there is none. If two
-///   tasks with the same unique key would be restarted, only one is: the one whose cause was
-///   restarted first or, if that is the same, the one with the lower ID.
+///   is one of these, and so on. In the order of their IDs, they go behind the waiting tasks with
+///   the same priority and available date. But a task stays cancelled if its ``failed`` is not
+///   empty, if more tasks of its ``batch`` have failed than ``failed`` lists, or if another task
+///   has its unique key. Its cause is then the lowest ID in ``failed`` whose task is in the store,
+///   or `nil` if there is none. If two tasks with the same unique key would be restarted, only one
+///   is: the one whose cause was restarted first or, if that is the same, the one with the lower
+///   ID.
 /// - **A removal.** The cancelled tasks whose ``cause`` is the task are removed with it, then the
 ///   tasks whose cause is one of these, and so on. Pruning the task has the same effect. Otherwise,
 ///   pruning never removes a task that has a ``cause``.

@@ -44,7 +44,8 @@ struct CronLineTests {
   @Test(arguments: [
     ("", "0 fields"), ("* * * *", "4 fields"), ("* * * * * root", "6 fields"),
     ("60 * * * *", "'60' is not a valid minute"), ("* 24 * * *", "'24' is not a valid hour"),
-    ("* * 0 * *", "'0' is not a valid day of the month"), ("* * * 13 *", "'13' is not a valid month"),
+    ("* * 0 * *", "'0' is not a valid day of the month"),
+    ("* * * 13 *", "'13' is not a valid month"),
     ("* * * * 8", "'8' is not a valid day of the week"), ("* * * foo *", "such as 'feb'"),
     ("-5 * * * *", "'' is not a valid minute"), ("+5 * * * *", "'+5' is not a valid minute"),
     ("1,,2 * * * *", "'' is not a valid minute"), ("5-1 * * * *", "ends before it begins"),

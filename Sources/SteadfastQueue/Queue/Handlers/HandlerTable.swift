@@ -46,7 +46,7 @@ final class HandlerTable: Sendable {
       )
     }
 
-    /// Returns the handler that is registered for a name, and remembers both for the next call.
+    /// Returns the handler that is registered for a name, and caches it for the next call.
     mutating func handler(named name: String) -> AnyHandler? {
       // Most tasks have the same name as the previous task.
       if let recent, recent.name.isExactly(name) { return recent.handler }

@@ -47,7 +47,7 @@ extension TaskContext {
 
   /// Suspends the task until ``TaskQueue/complete(_:)`` is called with the token.
   ///
-  /// Except that there is no value, this does the same as ``completion(_:of:within:_:)``.
+  /// This does the same as ``completion(_:of:within:_:)``, but without a value.
   ///
   /// - Parameters:
   ///   - name: the name of the completion. An attempt can use a name only once.
@@ -134,7 +134,7 @@ extension TaskContext {
     let stored = MemoryName.handedOut(name)
     guard storedBytes(under: stored) == nil else { return }
     try Task.checkCancellation()
-    try await inStep { try await body(token) }
+    try await performStep { try await body(token) }
     try await remember([(stored, try encoded(Done(), name))])
   }
 

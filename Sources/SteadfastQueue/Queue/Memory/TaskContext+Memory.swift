@@ -56,7 +56,7 @@ extension TaskContext {
     } else if stored.utf8.count > TaskQueueError.maxValueNameSize {
       fault = "the name '\(name.prefix(80))…' has \(name.utf8.count) bytes of UTF-8"
     } else if name.hasNUL {
-      fault = "the name '\(name.prefix(80).withoutNUL)' contains a NUL (U+0000)"
+      fault = "the name '\(String(name.prefix(80)).withoutNUL)' contains a NUL (U+0000)"
     } else {
       return
     }

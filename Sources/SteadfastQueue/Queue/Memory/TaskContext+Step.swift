@@ -85,8 +85,7 @@ extension TaskContext {
 
   /// Performs a step without a value once: a later attempt does not perform it again.
   ///
-  /// Except that there is no value, this does the same as
-  /// ``step(_:for:repeats:_:ifInterrupted:)->_``.
+  /// This does the same as ``step(_:for:repeats:_:ifInterrupted:)->_``, but without a value.
   ///
   /// - Parameters:
   ///   - name: the step's name. An attempt can use a name only once.

@@ -30,7 +30,7 @@ extension TaskQueue {
 
   /// Wakes a task that waits in ``TaskContext/completion(_:within:_:)``, which expects no value.
   ///
-  /// Except that there is no value, this does the same as ``complete(_:with:)``.
+  /// This does the same as ``complete(_:with:)``, but without a value.
   ///
   /// - Parameter token: the token that the task's handler has passed on.
   /// - Returns: whether the completion counts, as for ``complete(_:with:)``.
@@ -43,7 +43,7 @@ extension TaskQueue {
   /// Makes ``TaskContext/completion(_:of:within:_:)`` throw a ``CompletionFailed`` in the handler
   /// of the task that waits.
   ///
-  /// Except that there is an error instead of a value, this does the same as ``complete(_:with:)``.
+  /// This does the same as ``complete(_:with:)``, but with an error instead of a value.
   ///
   /// - Parameters:
   ///   - token: the token that the task's handler has passed on.

@@ -8,7 +8,8 @@ extension TaskRecord {
   /// ``TaskDependencies/cause``. `availableDate` is the current date by the queue's clock, so it
   /// also becomes ``countedFrom``. If the task has expired by that date, its expiry date is
   /// removed, because the task would be abandoned again at once. The store itself ends the task's
-  /// lease, if the task has one, and moves the task behind its equals (``TaskChange``).
+  /// lease, if the task has one, and moves the task behind the waiting tasks with the same priority
+  /// and available date.
   public mutating func restart(availableDate: Date) {
     state = .waiting
     self.availableDate = availableDate
@@ -60,7 +61,7 @@ extension TaskRecord {
   /// calculates the date again. An ``availableDate`` that a caller has chosen stays.
   ///
   /// - Returns: Whether ``availableDate`` has changed. If so, the store moves a waiting task behind
-  ///   its equals (``TaskChange``).
+  ///   the waiting tasks with the same priority and available date.
   public mutating func rebase(to now: Date) -> Bool {
     let origin = countedFrom
     if createdDate > now { setCreatedDate(now) }
@@ -242,7 +243,7 @@ extension TaskRecord {
   /// keeps its order key, its position among the tasks with that key, and its dependencies.
   ///
   /// - Returns: Whether the priority, the available date or the state has changed. If so, the store
-  ///   moves the task behind its equals (``TaskChange``).
+  ///   moves the task behind the waiting tasks with the same priority and available date.
   public mutating func takeOver(_ new: TaskRecord) -> Bool {
     let before = (state, priority, availableDate)
     var definition = shared.value
