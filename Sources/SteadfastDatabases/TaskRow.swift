@@ -177,7 +177,7 @@ package enum StoredFailures {
       return json(of: earlier)
     }
     let last = TaskFailure(reason: reason, date: date)
-    return json(of: TaskRecord.kept(earlier + [last.shortened()]))
+    return json(of: TaskRecord.latestStorable(of: earlier + [last.shortened()]))
   }
 
   package static func read(_ text: String?) throws -> [TaskFailure] {

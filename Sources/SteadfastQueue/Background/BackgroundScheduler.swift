@@ -457,7 +457,7 @@ extension BackgroundScheduler {
       )
       if outcomes.first?.isDone == true { return }
     }
-    throw TaskQueueError.endlessConflict(in: store, over: "the value '\(valueName)'")
+    throw TaskQueueError.endlessConflictError(in: store, over: "the value '\(valueName)'")
   }
 }
 

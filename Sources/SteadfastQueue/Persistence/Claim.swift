@@ -6,7 +6,7 @@ public struct ClaimRequest: Sendable {
   public var limit: Int
   /// The queue whose tasks to hand out (``TaskRecord/queue``).
   public var queue: String
-  /// The names of tasks to hand out, each with the maximum number of its tasks.
+  /// The names of the tasks to hand out, each with the maximum number of tasks with that name.
   public var names: [String: Int]
   /// The maximum number of tasks for each name that is not in ``names``; 0 for none.
   public var otherNames: Int
@@ -14,8 +14,8 @@ public struct ClaimRequest: Sendable {
   public var now: Date
   /// The conditions that hold; tasks that require any other condition are not handed out.
   public var conditions: Set<TaskCondition>
-  /// How long the claim lasts by the store's clock unless it is extended; `nil` in a store that one
-  /// queue uses.
+  /// How long the leases last, by the store's clock, unless they are extended; `nil` in a store
+  /// that only one queue uses.
   public var leaseDuration: Duration?
 
   /// Makes a request.
@@ -37,30 +37,30 @@ public struct ClaimRequest: Sendable {
     self.leaseDuration = leaseDuration
   }
 
-  /// The maximum number of tasks of a name to hand out, from ``names`` or ``otherNames``.
+  /// Returns the maximum number of tasks with this name to hand out, from ``names`` or
+  /// ``otherNames``.
   ///
-  /// A name is in ``names`` only if its UTF-8 bytes are. Swift's `==` also considers other texts
-  /// equal.
+  /// Two names are the same only if their UTF-8 bytes are, although Swift's `==` considers some
+  /// other strings equal, too.
   public func room(for name: String) -> Int { names[exactly: name] ?? otherNames }
 }
 
-/// The tasks that a store hands out.
+/// The tasks that a store hands out in response to a ``ClaimRequest``.
 public struct Claim: Sendable {
   /// The tasks, each with its lease, in the order in which to perform them.
   public var tasks: [ClaimedTask]
-  /// When to claim again, by the queue's clock: at the latest when the next task is available.
+  /// The date, by the queue's clock, at which to claim again; `nil` if no task is waiting.
   ///
-  /// It is `nil` if no task is waiting.
+  /// The date is not later than the next date at which a task becomes available. If more tasks were
+  /// available than the limit allowed, the date is not later than the request's `now`. In a shared
+  /// store, a task of another queue becomes available when its lease expires. So the date is not
+  /// later than the request's `now` plus the time, by the store's clock, until the next lease
+  /// expires.
   ///
-  /// If more tasks were available than the limit allowed, the date is not after the request's
-  /// `now`. In a shared store, another queue's claim may expire, and then its task becomes
-  /// available. So the date is not later than the request's `now` plus the time until that claim
-  /// expires by the store's clock.
-  ///
-  /// A store that has handed out tasks need not look for the date: it may return the request's
+  /// A store that has handed out tasks need not search for the date: it may return the request's
   /// `now`, and the queue claims again when it has an idle worker. If a claim hands out nothing,
-  /// and its limit excluded no task, the store must look. If the date that it returns has already
-  /// come, the queue waits a second before it asks again.
+  /// and the limit excluded no task, the store must search. If the date that it then returns has
+  /// already passed, the queue waits a second before it claims again.
   public var nextDate: Date?
 
   /// Makes a claim.
@@ -70,11 +70,11 @@ public struct Claim: Sendable {
   }
 }
 
-/// A task that was handed out, with the proof of its claim.
+/// A task that a store has handed out, with its lease.
 public struct ClaimedTask: Sendable {
   /// The task, in the state `running`.
   public var record: TaskRecord
-  /// The lease that the change that ends the attempt must name.
+  /// The lease, which the change that ends the attempt must name.
   public var lease: Lease
 
   /// Makes a claimed task.
@@ -84,7 +84,7 @@ public struct ClaimedTask: Sendable {
   }
 }
 
-/// Proof of a claim; a store changes a claimed task only for the holder of the lease.
+/// Proof of a claim: while a task is claimed, a store accepts only changes that name its lease.
 public struct Lease: Sendable, Hashable {
   /// The task that was claimed.
   public let id: TaskID

@@ -2,50 +2,49 @@ import Synchronization
 
 /// A store of this package on which only one queue runs at a time.
 package protocol UnsharedStore: Persistence {
-  /// The record of the queue that runs on the store; `nil` if the underlying store has none.
+  /// Records which queue runs on the store; `nil` if the underlying store has no such record.
   var use: (any StoreUse)? { get }
   /// Whether calls may fail temporarily because another program blocks the store.
   var hasTransientErrors: Bool { get }
 }
 
 extension UnsharedStore {
-  /// `false`.
+  /// `false`: no other program blocks the store.
   package var hasTransientErrors: Bool { false }
 }
 
-/// A record of the queue that runs on a store.
+/// A record of which queue runs on a store.
 package protocol StoreUse: Sendable {
-  /// Records that a queue with this name starts to run on the store, where it was not running.
+  /// Records that the queue with this name starts to run on the store.
   ///
-  /// - Throws: A ``TaskQueueError`` if another queue runs on the store.
-  func begin(_ name: String, on store: any Persistence) throws(TaskQueueError)
+  /// - Throws: A ``TaskQueueError`` if another queue is running on the store.
+  func beginRun(ofQueue name: String, on store: any Persistence) throws(TaskQueueError)
 
-  /// Records that the running queue has ended its run.
-  func end()
+  /// Records that the queue has stopped running on the store.
+  func endRun()
 }
 
 extension Persistence {
-  /// The record of the queue that runs on the store, if the store has one.
+  /// The record of which queue runs on the store; `nil` if the store has none.
   var useIfKnown: (any StoreUse)? { (self as? any UnsharedStore)?.use }
 }
 
-/// A record of the queue that runs on a store.
+/// Ensures that only one queue at a time runs on a store.
 ///
-/// Two queues that run on one store would perform each other's tasks. A caller that waits for an
-/// outcome with one queue would never learn what the other queue did.
+/// If two queues ran on the store, each would perform the other's tasks. A caller that waits with
+/// one queue for a task's outcome would not learn that the other queue has performed the task.
 package final class ExclusiveUse: StoreUse {
-  /// The name of the running queue.
-  private let user = Mutex<String?>(nil)
+  private let runningQueue = Mutex<String?>(nil)
 
   package init() {}
 
-  /// Records that a queue with this name starts to run on the store, where it was not running.
-  ///
-  /// - Throws: A ``TaskQueueError`` if another queue runs on the store.
-  package func begin(_ name: String, on store: any Persistence) throws(TaskQueueError) {
-    let other = user.withLock { user -> String? in
-      if let user { return user }
-      user = name
+  package func beginRun(
+    ofQueue name: String,
+    on store: any Persistence
+  ) throws(TaskQueueError) {
+    let other = runningQueue.withLock { runningQueue -> String? in
+      if let runningQueue { return runningQueue }
+      runningQueue = name
       return nil
     }
     guard let other else { return }
@@ -56,6 +55,5 @@ package final class ExclusiveUse: StoreUse {
     )
   }
 
-  /// Records that the running queue has ended its run.
-  package func end() { user.withLock { $0 = nil } }
+  package func endRun() { runningQueue.withLock { $0 = nil } }
 }

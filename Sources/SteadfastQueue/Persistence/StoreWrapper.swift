@@ -1,4 +1,5 @@
-/// A store in front of another one, which receives every call that the wrapper does not change.
+/// A store that passes each call to its base, another store, unless the wrapper overrides the
+/// method.
 protocol StoreWrapper: UnsharedStore, CustomStringConvertible {
   var base: any Persistence { get }
 }

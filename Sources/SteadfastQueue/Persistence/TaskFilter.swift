@@ -2,42 +2,42 @@ public import SystemFoundation
 
 /// The criteria for the tasks to look up.
 ///
-/// A task must meet every criterion that is set. Unless ``queue`` names a queue of a group, or all
-/// queues, the filter finds only tasks that are in none.
+/// A task matches if it meets every criterion that is set. By default, the filter finds only tasks
+/// that belong to no group: see ``queue``.
 ///
-/// Names, keys and tags are the same only if their UTF-8 bytes are. A Swift set contains only one
-/// of two texts that differ only in their bytes.
+/// Names, keys and tags are the same only if their UTF-8 bytes are. But a Swift set can't contain
+/// two strings that `==` considers equal although their bytes differ.
 public struct TaskFilter: Sendable, Hashable {
   /// Only tasks with these IDs.
   public var ids: Set<TaskID>?
-  /// Only tasks in this queue (``TaskRecord/queue``); `nil` for those of all queues.
+  /// Only tasks in this queue (``TaskRecord/queue``); empty for tasks that belong to no
+  /// ``TaskQueueGroup``, `nil` for the tasks of all queues.
   public var queue: String?
   /// Only tasks with these names.
   public var names: Set<String>?
-  /// Only tasks whose names are not among these.
+  /// Only tasks with other names than these.
   public var excludedNames: Set<String>
   /// Only tasks in these states.
   public var states: Set<TaskState>?
-  /// Only tasks with these unique keys, in any state and with any role.
+  /// Only tasks with these unique keys.
   public var uniqueKeys: Set<String>?
-  /// Only tasks with these order keys, in any state.
+  /// Only tasks with these order keys.
   public var orderKeys: Set<String>?
-  /// Only tasks that require a condition that is not in this set.
+  /// Only tasks that require at least one condition that is not in this set.
   public var unmetBy: Set<TaskCondition>?
   /// Only tasks with at least one of these tags.
   public var tags: Set<String>?
-  /// Only tasks that their last attempt has postponed (``TaskRecord/isPostponed``) if `true`, or
-  /// only others if `false`.
+  /// If `true`, only tasks that wait for a retry or for the end of a snooze; if `false`, only other
+  /// tasks (``TaskRecord/isPostponed``).
   public var isPostponed: Bool?
-  /// Only tasks whose ``TaskRecord/availableDate`` is in this range, which excludes its upper
-  /// bound.
+  /// Only tasks whose ``TaskRecord/availableDate`` is in this range.
   public var availableDates: Range<Date>?
 
-  /// Only tasks that remember something (``TaskRecord/memorySize``) if `true`, or only others if
-  /// `false`.
+  /// If `true`, only tasks whose memory is not empty; if `false`, only tasks whose memory is empty
+  /// (``TaskRecord/memorySize``).
   public var remembers: Bool?
 
-  /// Makes a filter; without criteria, every task matches.
+  /// Makes a filter; without criteria, every task matches that belongs to no ``TaskQueueGroup``.
   public init(
     ids: Set<TaskID>? = nil,
     queue: String? = "",
@@ -75,7 +75,7 @@ public struct TaskFilter: Sendable, Hashable {
   /// Tasks that wait for a date that the caller chose are not included.
   public static let retrying = TaskFilter(states: [.waiting], isPostponed: true)
 
-  /// Returns the filter, restricted to tasks in one of these states.
+  /// Returns the filter, restricted to tasks in these states.
   func narrowed(to states: Set<TaskState>) -> TaskFilter {
     var filter = self
     filter.states = self.states?.intersection(states) ?? states
@@ -100,9 +100,9 @@ public struct TaskFilter: Sendable, Hashable {
 }
 
 extension [TaskID] {
-  /// The list, split into slices that are short enough for one look-up.
+  /// The IDs, split into slices that are short enough for one look-up.
   ///
-  /// Databases limit the number of parameters.
+  /// Databases limit the number of parameters of a statement.
   var lookUpPages: [ArraySlice<TaskID>] {
     stride(from: 0, to: count, by: 256).map { self[$0...].prefix(256) }
   }

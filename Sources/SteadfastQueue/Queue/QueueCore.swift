@@ -61,7 +61,7 @@ final class QueueCore: QueuePart {
   func checkCanOpen() throws {
     try storage.checkCanOpen()
     // A handler that is running continues, so its calls must not throw.
-    if handlers.hasRefusal, dispatch.callingTask == nil, let refusal = handlers.refusal {
+    if handlers.hasRefusal, dispatch.callingTask == nil, let refusal = handlers.firstRefusal {
       throw refusal
     }
   }
@@ -71,7 +71,7 @@ final class QueueCore: QueuePart {
     do {
       try handlers.register(handler, names: names, limit: limit)
     } catch {
-      return handlers.refuse(error)
+      return handlers.recordRefusal(error)
     }
     dispatch.machine.withLock { $0.registerHandlers(for: names, areLimited: limit != nil) }
     dispatch.signals.workers.signal()

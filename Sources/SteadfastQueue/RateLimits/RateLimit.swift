@@ -145,7 +145,7 @@ public struct RateLimit: Sendable {
           + "\(Self.maxNameLength) bytes"
       )
     }
-    try TaskQueueError.check(text: name, "the name of a rate limit")
+    try TaskQueueError.check(string: name, "the name of a rate limit")
   }
 }
 

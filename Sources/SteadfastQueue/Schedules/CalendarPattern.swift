@@ -1,8 +1,8 @@
 import SystemFoundation
 
-/// Days and times of day, as a line of cron gives them.
+/// The days and times of day that a line of cron describes.
 ///
-/// Sets of numbers are bits: bit 5 of ``minutes`` says that the pattern has minute 5.
+/// Each set of numbers is stored as bits: if minute 5 matches, bit 5 of ``minutes`` is set.
 struct CalendarPattern: Sendable, Hashable {
   var minutes: UInt64
   var hours: UInt32
@@ -13,49 +13,49 @@ struct CalendarPattern: Sendable, Hashable {
   /// Days of the week, from 0 for Sunday to 6.
   var weekdays: UInt8
   /// Whether a day must match only one of ``days`` and ``weekdays``, instead of both.
-  var needsOneOfBoth = false
+  var matchesDayOrWeekday = false
   var second = 0
 
   static let allDays: UInt32 = 0xFFFF_FFFE
   static let allMonths: UInt16 = 0x1FFE
   static let allWeekdays: UInt8 = 0x7F
 
-  /// A number of days among which at least one matches the pattern, if any day does.
+  /// The maximum number of days to search: if any day matches the pattern, one of these does.
   ///
-  /// From a 29 February to the next, there may be eight years. If that day must also be a certain
-  /// day of the week, there may be 40 years, as from 2072 to 2112.
-  private static let mostDays = 41 * 366
+  /// Between two dates of 29 February, there may be eight years. If 29 February must also be a
+  /// certain day of the week, there may be 40 years, as from 2072 to 2112.
+  private static let maxSearchedDays = 41 * 366
 
   /// Whether any day of any year matches the pattern.
   var hasDays: Bool {
-    if needsOneOfBoth { return true }
+    if matchesDayOrWeekday { return true }
     return (1...12).contains { month in
       months & (1 << UInt16(month)) != 0
-        && (1...CivilDate.mostDays(ofMonth: month)).contains { days & (1 << UInt32($0)) != 0 }
+        && (1...CivilDate.maxDays(ofMonth: month)).contains { days & (1 << UInt32($0)) != 0 }
     }
   }
 
   /// Returns the first instant after `instant` that matches the pattern.
   ///
   /// Instants are seconds since 1970, in GMT. The search skips whole months, and hours within a
-  /// day. So it mostly looks at two or three days and times, and at some thousand days at most.
+  /// day. So it usually checks two or three days and times, and at most some thousand days.
   ///
-  /// - Returns: The instant; `nil` if the pattern has no days.
+  /// - Returns: The instant; `nil` if no day matches the pattern.
   func instant(after instant: Int, on clock: ZoneClock) -> Int? {
     guard hasDays else { return nil }
     let now = clock.time(at: instant)
     let today = now.flooredQuotient(86_400)
     var date = CivilDate(dayNumber: today)
     var day = today
-    while day < today + Self.mostDays {
+    while day < today + Self.maxSearchedDays {
       guard months & (1 << UInt16(date.month)) != 0 else {
         date = date.firstOfNextMonth
         day = date.dayNumber
         continue
       }
       if matches(date, dayNumber: day) {
-        // The times of today that are before now have passed, even if the clocks, having gone back,
-        // show these times again.
+        // Today's times before now are not searched, even if the clocks go back and show them
+        // again.
         let start = day == today ? (now - today * 86_400) / 60 : 0
         if let found = self.instant(onDay: day, fromMinute: start, after: instant, on: clock) {
           return found
@@ -70,7 +70,7 @@ struct CalendarPattern: Sendable, Hashable {
   private func matches(_ date: CivilDate, dayNumber day: Int) -> Bool {
     let isDay = days & (1 << UInt32(date.day)) != 0
     let isWeekday = weekdays & (1 << UInt8(CivilDate.weekday(ofDayNumber: day))) != 0
-    return needsOneOfBoth ? isDay || isWeekday : isDay && isWeekday
+    return matchesDayOrWeekday ? isDay || isWeekday : isDay && isWeekday
   }
 
   private func instant(
@@ -104,7 +104,7 @@ struct CalendarPattern: Sendable, Hashable {
   }
 }
 
-/// A day of the proleptic Gregorian calendar.
+/// A date of the proleptic Gregorian calendar.
 ///
 /// Days are counted from 1 January 1970. The arithmetic is that of H. Hinnant, "chrono-Compatible
 /// Low-Level Date Algorithms": eras of 400 years, each of 146,097 days, and years that begin in
@@ -122,7 +122,7 @@ struct CivilDate: Equatable {
     self.day = day
   }
 
-  /// Makes the day that is this number of days after 1 January 1970.
+  /// Makes the date that is this number of days after 1 January 1970.
   init(dayNumber: Int) {
     let shifted = dayNumber + Self.daysFromMarch0To1970
     let era = shifted.flooredQuotient(Self.daysOfEra)
@@ -135,7 +135,7 @@ struct CivilDate: Equatable {
     year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
   }
 
-  /// The number of days from 1 January 1970 to this day.
+  /// The number of days from 1 January 1970 to this date.
   var dayNumber: Int {
     let shiftedYear = month <= 2 ? year - 1 : year
     let era = shiftedYear.flooredQuotient(400)
@@ -152,15 +152,15 @@ struct CivilDate: Equatable {
       : CivilDate(year: year, month: month + 1, day: 1)
   }
 
-  /// Returns the day of the week of the day with a number, from 0 for Sunday.
+  /// Returns the day of the week, from 0 for Sunday, of the date with this ``dayNumber``.
   static func weekday(ofDayNumber number: Int) -> Int {
     // 1 January 1970 was a Thursday.
     let weekday = (number + 4) % 7
     return weekday < 0 ? weekday + 7 : weekday
   }
 
-  /// The maximum number of days that a month can have.
-  static func mostDays(ofMonth month: Int) -> Int {
+  /// Returns the number of days of a month; 29 for February.
+  static func maxDays(ofMonth month: Int) -> Int {
     switch month {
     case 2: 29
     case 4, 6, 9, 11: 30
@@ -181,21 +181,20 @@ extension Int {
   }
 }
 
-/// The instants at which the clocks of a time zone show a time.
+/// Converts between instants and the times that the clocks of a time zone show.
 ///
-/// The only fact about the zone that it uses is the zone's offset from GMT at an instant. A time is
-/// the number of seconds from 1 January 1970, 00:00, on the clocks of the zone. An instant is the
-/// number of seconds from 1 January 1970, 00:00 GMT.
+/// An instant is the number of seconds since 1 January 1970, 00:00 GMT. A time is the number of
+/// seconds since the clocks of the zone showed 1 January 1970, 00:00, if they had never gone
+/// forward or back. Of the zone, only its offset from GMT at an instant is used.
 struct ZoneClock {
   let zone: TimeZone
 
-  /// The maximum number of seconds by which the clocks are ahead of GMT, and the maximum number by
-  /// which they are behind it.
+  /// The maximum numbers of seconds by which the clocks of a zone are ahead of GMT, and behind GMT.
   ///
-  /// Offsets are from -12 to +14 hours; an hour more on either side does no harm.
-  private static let (latest, earliest) = (15 * 3_600, 13 * 3_600)
+  /// Real offsets are from -12 to +14 hours. These limits are an hour greater, to be safe.
+  private static let (maxAhead, maxBehind) = (15 * 3_600, 13 * 3_600)
 
-  /// Returns what the clocks show at an instant.
+  /// Returns the time that the clocks show at an instant.
   func time(at instant: Int) -> Int { instant + offset(at: instant) }
 
   /// Returns the instant at which the clocks show a time.
@@ -204,10 +203,11 @@ struct ZoneClock {
   /// the clocks go forward and skip the time, the result is the first instant after the change. The
   /// function assumes that the offset changes at most once within 28 hours.
   func instant(of time: Int) -> Int {
-    // All possible instants are between these two.
-    let (start, end) = (time - Self.latest, time + Self.earliest)
+    // The result is between `start` and `end`.
+    let (start, end) = (time - Self.maxAhead, time + Self.maxBehind)
     let (before, after) = (offset(at: start), offset(at: end))
-    // If both instants are right, the one before the change comes first.
+    // `first` is the result for the offset before a change, and `second` for the offset after it.
+    // If both are right, the clocks show the time twice, and `first` is the earlier instant.
     let first = time - before
     if before == after || offset(at: first) == before { return first }
     let second = time - after
@@ -215,8 +215,8 @@ struct ZoneClock {
     return offsetChange(from: before, between: start, and: end)
   }
 
-  /// Returns the first instant, after `start` and through `end`, at which the offset differs from
-  /// that at `start`; `nil` if the offset at `end` is the same.
+  /// Returns the first instant after `start` at which the offset differs from the offset at
+  /// `start`; `nil` if the offsets at `start` and at `end` are equal.
   func offsetChange(after start: Int, through end: Int) -> Int? {
     let before = offset(at: start)
     return offset(at: end) == before ? nil : offsetChange(from: before, between: start, and: end)

@@ -11,15 +11,16 @@ public import SystemFoundation
 /// ]
 /// ```
 ///
-/// A rule is a value: it reads no clock. All dates are whole seconds.
+/// All dates of a rule are whole seconds.
 ///
-/// Rules with a time of day follow the clocks on the wall. When the clocks go forward and skip the
-/// time, the date is the first moment after the skipped times. When the clocks go back and show the
-/// time twice, the date is the first of the two moments. ``every(_:)`` counts elapsed time instead,
-/// and ``hourly(minute:in:)`` has a date in each real hour.
+/// Rules with a time of day follow the clocks of their time zone. When the clocks go forward and
+/// skip the time, the date is the first moment after the skipped times. When the clocks go back and
+/// show the time twice, the date is the first of the two moments. ``every(_:)`` counts elapsed time
+/// instead, and ``hourly(minute:in:)`` has one date in each hour of elapsed time.
 ///
-/// Use a time zone that every process that runs the queue can make again from its identifier:
-/// <doc:RecurringTasks> says what an executable on Linux links for that.
+/// A schedule stores only the identifier of the time zone, and every process that runs the queue
+/// must know this identifier. <doc:RecurringTasks> says what an executable on Linux must link for
+/// this.
 public struct ScheduleRule: Sendable, Hashable {
   enum Kind: Sendable, Hashable {
     case every(seconds: Int)
@@ -30,7 +31,7 @@ public struct ScheduleRule: Sendable, Hashable {
   let kind: Kind
   /// The zone whose clocks count; GMT for ``every(_:)``.
   let zone: TimeZone
-  /// The text of the rule, without its zone, as in `daily 02:30`.
+  /// The rule as text, without its zone, as in `daily 02:30`; schedules store it.
   let text: String
 
   init(_ kind: Kind, _ zone: TimeZone, _ text: String) {
@@ -46,11 +47,11 @@ public struct ScheduleRule: Sendable, Hashable {
 
   /// Returns the first date of the rule after another date.
   ///
-  /// With ``every(_:)``, this is the given date plus the interval. With the other rules, all dates
-  /// between two dates of the rule have the same next date.
+  /// With ``every(_:)``, the result is the given date plus the interval. With the other rules, it
+  /// is the same for all dates between two dates of the rule.
   ///
-  /// - Complexity: A few look-ups of the zone's offset. A line of cron that names rare days looks
-  ///   at some thousand days at most.
+  /// - Complexity: The zone's offset is looked up a few times. For a line of cron with rare days,
+  ///   at most some thousand days are checked.
   /// - Returns: The date; `nil` if it would be after the year 9999.
   public func next(after date: Date) -> Date? {
     let seconds = date.timeIntervalSince1970
@@ -69,9 +70,12 @@ public struct ScheduleRule: Sendable, Hashable {
   /// The last second of the year 9999.
   private static var lastSecond: Double { 253_402_300_799 }
 
-  /// Returns `target` or a date shortly before `target`: the rule has the same dates after the
-  /// returned date as after `date`.
-  func restart(near target: Date, from date: Date) -> Date {
+  /// Returns a date near `target`, but not before `date`, that can replace `date` as the start.
+  ///
+  /// After the returned date, the rule has the same dates if they are calculated from it as if they
+  /// are calculated from `date`. With ``every(_:)``, it is a whole number of intervals after
+  /// `date`.
+  func equivalentStart(for date: Date, near target: Date) -> Date {
     guard case .every(let interval) = kind else { return max(date, target) }
     let distance = max(0, Int(target.timeIntervalSince(date)))
     return date + Double(distance / interval * interval)
@@ -87,9 +91,7 @@ public struct ScheduleRule: Sendable, Hashable {
   }
 
   /// Returns the first instant from `instant` on at which the clocks show `minute` minutes after a
-  /// full hour.
-  ///
-  /// It is right only if the zone's offset does not change before it.
+  /// full hour, if the zone's offset does not change before then.
   private func hourlyInstantBeforeChange(
     from instant: Int,
     minute: Int,
@@ -140,12 +142,12 @@ extension ScheduleRule {
     var text: String { ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"][rawValue] }
   }
 
-  /// A rule with a fixed interval of elapsed time, whatever the clocks on the wall show.
+  /// A rule with a fixed interval of elapsed time between its dates.
   ///
-  /// The first date is one interval after the schedule was made. After that, dates are whole
-  /// intervals apart, however long the task takes.
+  /// The first date is one interval after the schedule was created. The interval does not depend on
+  /// how long the task takes.
   ///
-  /// - Parameter interval: whole seconds, at least one.
+  /// - Parameter interval: the interval: at least one second, without a fraction of a second.
   /// - Returns: The rule.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``.
   public static func every(_ interval: Duration) throws(TaskQueueError) -> ScheduleRule {
@@ -153,21 +155,21 @@ extension ScheduleRule {
     guard seconds >= 1, fraction == 0, interval <= .longestStorable else {
       throw TaskQueueError(
         .invalidArgument,
-        "a schedule can't have the interval \(interval); give whole seconds, at least one and at most "
+        "a schedule can't have the interval \(interval); give a whole number of seconds from 1 to "
           + "100000000000"
       )
     }
     return ScheduleRule(.every(seconds: Int(seconds)), .gmt, "every \(seconds) s")
   }
 
-  /// A rule with a date in each hour: when the clocks of a zone show these minutes.
+  /// A rule with one date in each hour: when the clocks of a zone show these minutes.
   ///
-  /// Each real hour has one date, even when the clocks go forward or back by an hour.
+  /// Each hour of elapsed time has one date, even when the clocks go forward or back by an hour.
   ///
   /// - Parameters:
   ///   - minute: the minutes after the full hour, from 0 to 59.
   ///   - zone: the zone whose clocks count; by default GMT. The zone matters only if its offset
-  ///     from GMT is not a whole number of hours, such as India's.
+  ///     from GMT is not a whole number of hours, as in India.
   /// - Returns: The rule.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``.
   public static func hourly(
@@ -183,7 +185,7 @@ extension ScheduleRule {
     return try ScheduleRule(.hourly(minute: minute), clocksOf: zone, "hourly \(minute)")
   }
 
-  /// A rule with a date on each day: when the clocks of a zone show a time.
+  /// A rule with one date on each day: when the clocks of a zone show a time.
   ///
   /// - Parameters:
   ///   - time: the time of day, as in `.time(2, 30)`.
@@ -216,7 +218,7 @@ extension ScheduleRule {
     guard !days.isEmpty else {
       throw TaskQueueError(
         .invalidArgument,
-        "a weekly schedule has no day of the week; give at least one"
+        "a weekly schedule has no day of the week; give at least one day"
       )
     }
     let sorted = days.sorted { $0.rawValue < $1.rawValue }
@@ -225,23 +227,22 @@ extension ScheduleRule {
     return try ScheduleRule(.calendar(pattern), clocksOf: zone, "weekly \(names) \(time)")
   }
 
-  /// The dates of a line of cron: `minute hour day-of-month month day-of-week`.
+  /// A rule with the dates of a line of cron: `minute hour day-of-month month day-of-week`.
   ///
-  /// A field is `*`, a number, a range as in `1-5`, either of the last two with a step as in `*/15`
-  /// or `10-50/20`, or several of these with commas between them. Months and days of the week have
-  /// names as well, as in `jan` and `mon`; 0 and 7 are both Sunday. `@hourly`, `@daily`,
+  /// A field is `*`, a number, a range such as `1-5`, `*` or a range with a step, such as `*/15` or
+  /// `10-50/20`, or several of these with commas between them. Months and days of the week also
+  /// have names, such as `jan` and `mon`; 0 and 7 are both Sunday. `@hourly`, `@daily`,
   /// `@midnight`, `@weekly`, `@monthly`, `@yearly` and `@annually` are supported.
   ///
-  /// If neither the day of the month nor the day of the week begins with `*`, a day needs to match
-  /// only one of the two, as in cron: `0 8 1 * mon` is 8:00 on each first of a month and on each
-  /// Monday.
+  /// As in cron, if neither of the two fields for days begins with `*`, a day needs to match only
+  /// one of them: `0 8 1 * mon` is 8:00 on the first day of each month and on each Monday.
   ///
   /// - Parameters:
   ///   - line: the five fields, without a command.
   ///   - zone: the zone whose clocks count.
   /// - Returns: The rule.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``, whose
-  ///   text names a field of the line, and says what is wrong with that field.
+  ///   message says what is wrong with which field of the line.
   public static func cron(
     _ line: String,
     in zone: TimeZone
@@ -252,16 +253,18 @@ extension ScheduleRule {
 }
 
 extension ScheduleRule {
-  /// Makes a rule whose zone is stored by its identifier.
+  /// Makes a rule, unless its zone can't be made again from the zone's identifier.
   private init(_ kind: Kind, clocksOf zone: TimeZone, _ text: String) throws(TaskQueueError) {
-    // Only a zone with a constant offset can have an offset that its identifier does not say.
+    // Only a zone that was made from an offset may have an identifier that means another offset.
+    // Such a zone has the same offset at all dates, so any date is good enough.
     let (date, stored) = (Date(timeIntervalSince1970: 0), TimeZone(identifier: zone.identifier))
     let offset = zone.secondsFromGMT(for: date)
     if let stored, stored.secondsFromGMT(for: date) != offset {
       throw TaskQueueError(
         .invalidArgument,
-        "the time zone \(zone.identifier) is \(offset) s from GMT, which the identifier that a "
-          + "schedule stores can't express; give a zone whose offset is a whole number of minutes"
+        "the time zone \(zone.identifier) is \(offset) s from GMT, but a schedule stores only the "
+          + "identifier, which means another offset; give a zone whose offset is a whole number of "
+          + "minutes"
       )
     }
     self.init(kind, zone, text)
@@ -282,15 +285,14 @@ extension CalendarPattern {
 }
 
 extension ScheduleRule: CustomStringConvertible {
-  /// The text of the rule with its zone, as in `daily 02:30 (Europe/Berlin)`.
+  /// The rule as text, with its zone, as in `daily 02:30 (Europe/Berlin)`.
   public var description: String {
     timeZoneIdentifier.map { "\(text) (\($0))" } ?? text
   }
 }
 
-/// Makes rules from their texts.
 extension ScheduleRule {
-  /// Makes a rule from its text (``text``), in a zone.
+  /// Makes a rule from its ``text`` and its zone.
   ///
   /// - Returns: The rule; `nil` if this version does not support it.
   init?(text: String, in zone: TimeZone) {
@@ -335,9 +337,9 @@ extension ScheduleRule {
   }
 }
 
-/// Reads lines of cron.
+/// Parses lines of cron.
 enum CronLine {
-  /// The values that one of the five fields allows.
+  /// One of the five fields, and the values that it allows.
   private struct Field {
     var name: String
     var range: ClosedRange<Int>
@@ -384,8 +386,8 @@ enum CronLine {
       words = meaning.split(separator: " ").map(String.init)
     }
     guard words.count == fields.count else {
-      throw error(
-        in: line,
+      throw invalidLineError(
+        line,
         "it has \(words.count) fields; give five: minute, hour, day of the month, month and day of "
           + "the week, without a command"
       )
@@ -401,10 +403,13 @@ enum CronLine {
       months: UInt16(sets[3]),
       // Both 0 and 7 stand for Sunday.
       weekdays: UInt8(sets[4] & 0x7F | sets[4] >> 7),
-      needsOneOfBoth: !words[2].hasPrefix("*") && !words[4].hasPrefix("*")
+      matchesDayOrWeekday: !words[2].hasPrefix("*") && !words[4].hasPrefix("*")
     )
     guard pattern.hasDays else {
-      throw error(in: line, "none of its months has one of its days; change the days or the months")
+      throw invalidLineError(
+        line,
+        "none of its months has one of its days; change the days or the months"
+      )
     }
     return (pattern, text)
   }
@@ -416,7 +421,7 @@ enum CronLine {
   ) throws(TaskQueueError) -> UInt64 {
     var set: UInt64 = 0
     for part in word.split(separator: ",", omittingEmptySubsequences: false) {
-      let (range, step) = try readRange(part, of: field, line: line)
+      let (range, step) = try parseRange(part, of: field, line: line)
       for number in stride(from: range.lowerBound, through: range.upperBound, by: step) {
         set |= 1 << UInt64(number)
       }
@@ -424,8 +429,8 @@ enum CronLine {
     return set
   }
 
-  /// Reads `*`, `5`, `1-5`, `*/15` or `10-50/20`.
-  private static func readRange(
+  /// Parses a range such as `*`, `5`, `1-5`, `*/15` or `10-50/20`.
+  private static func parseRange(
     _ part: Substring,
     of field: Field,
     line: String
@@ -433,37 +438,42 @@ enum CronLine {
     let pieces = part.split(separator: "/", omittingEmptySubsequences: false)
     let ends = pieces[0].split(separator: "-", omittingEmptySubsequences: false)
     guard pieces.count <= 2, ends.count <= 2 else {
-      throw error(
-        in: line,
-        "'\(part)' is no \(field.name): it has too many '/' or '-'; give at most one of each"
+      throw invalidLineError(
+        line,
+        "'\(part)', for the \(field.name), has too many \(pieces.count > 2 ? "'/'" : "'-'"); give at "
+          + "most one"
       )
     }
     let isAll = pieces[0] == "*"
-    let low = isAll ? field.range.lowerBound : try readNumber(ends[0], of: field, line: line)
+    let low = isAll ? field.range.lowerBound : try parseNumber(ends[0], of: field, line: line)
     let high =
       isAll
       ? field.range.upperBound
-      : ends.count == 2 ? try readNumber(ends[1], of: field, line: line) : low
+      : ends.count == 2 ? try parseNumber(ends[1], of: field, line: line) : low
     guard low <= high else {
-      throw error(
-        in: line,
-        "the range '\(part)' of the \(field.name) ends before it begins; give the lower end first"
+      throw invalidLineError(
+        line,
+        "the range '\(part)' of the \(field.name) ends before it begins; give the lower number first"
       )
     }
     guard pieces.count == 2 else { return (low...high, 1) }
     guard isAll || ends.count == 2 else {
-      throw error(
-        in: line,
-        "the step of '\(part)' needs a range before it, as in '\(low)-\(field.range.upperBound)/2'"
+      throw invalidLineError(
+        line,
+        "the step of '\(part)' needs a range before it; give one, as in "
+          + "'\(low)-\(field.range.upperBound)/2'"
       )
     }
     guard let step = Int(pieces[1]), step >= 1 else {
-      throw error(in: line, "the step of '\(part)' must be a whole number of at least 1")
+      throw invalidLineError(
+        line,
+        "the step of '\(part)' is invalid; give a whole number of at least 1"
+      )
     }
     return (low...high, step)
   }
 
-  private static func readNumber(
+  private static func parseNumber(
     _ text: Substring,
     of field: Field,
     line: String
@@ -471,16 +481,17 @@ enum CronLine {
     if let index = field.names.firstIndex(where: { $0 == text }) { return index + field.firstName }
     let isDigits = !text.isEmpty && text.utf8.allSatisfy { $0 >= 0x30 && $0 <= 0x39 }
     guard isDigits, let number = Int(text), field.range.contains(number) else {
-      throw error(
-        in: line,
-        "'\(text)' is no \(field.name); give \(field.range.lowerBound) to \(field.range.upperBound)"
+      throw invalidLineError(
+        line,
+        "'\(text)' is not a valid \(field.name); give \(field.range.lowerBound) to "
+          + "\(field.range.upperBound)"
           + (field.names.isEmpty ? "" : ", or a name such as '\(field.names[1])'")
       )
     }
     return number
   }
 
-  private static func error(in line: String, _ problem: String) -> TaskQueueError {
-    TaskQueueError(.invalidArgument, "the cron line '\(line)' makes no sense: \(problem)")
+  private static func invalidLineError(_ line: String, _ problem: String) -> TaskQueueError {
+    TaskQueueError(.invalidArgument, "the cron line '\(line)' is invalid: \(problem)")
   }
 }

@@ -2,20 +2,20 @@ import SystemFoundation
 
 /// A schedule as it is stored: its definition, and its current occurrence.
 ///
-/// It is a value of the store, in JSON. The batch of changes that ends the current occurrence also
-/// compares and sets this value. So only one of several processes adds the next occurrence, and a
-/// crash loses no occurrence.
+/// A schedule is stored as JSON under a name (``Persistence/value(named:)``). The batch of changes
+/// that ends the current occurrence also compares and sets this value. So only one of several
+/// processes adds the next occurrence, and a crash loses no occurrence.
 struct StoredSchedule: Codable, Equatable, Sendable {
-  /// The application's definition, which is the same at each launch.
+  /// What the program has defined; it is the same at each launch.
   struct Definition: Codable, Equatable, Sendable {
-    /// The text of the rule (``ScheduleRule/text``).
+    /// The ``ScheduleRule/text`` of the rule.
     let rule: String
     /// The identifier of the rule's time zone.
     let zone: String
-    /// The maximum lateness of the occurrence for missed dates; `nil` for no limit.
+    /// The limit of ``MissedOccurrences/once(within:)``; `nil` for no limit.
     var missedLimit: Duration?
-    /// The maximum number of missed dates for each of which the task is performed; `nil` if it is
-    /// performed once for all of them.
+    /// The count of ``MissedOccurrences/each(atMost:)``; `nil` for
+    /// ``MissedOccurrences/once(within:)``.
     var missedCount: Int?
     var spread: Duration?
     var overlaps: Bool?
@@ -41,8 +41,7 @@ struct StoredSchedule: Codable, Equatable, Sendable {
 
     /// Returns whether both definitions are stored as the same bytes.
     ///
-    /// Comparing them with `==` is not enough: texts that are equal in Swift may have different
-    /// bytes.
+    /// `==` does not compare the bytes: Swift considers some strings with different bytes equal.
     func hasSameBytes(as other: Definition) throws -> Bool {
       try StableJSON.encode(self) == StableJSON.encode(other)
     }
@@ -60,16 +59,17 @@ struct StoredSchedule: Codable, Equatable, Sendable {
   /// The ID of the current occurrence, which waits or is running; `nil` if the schedule is parked.
   var id: TaskID?
   /// The date of the current occurrence, in seconds since 1970; if the schedule is parked, the date
-  /// of the last occurrence.
+  /// of the last occurrence; if there was none, the date when the schedule was created.
   private var instant: Int
-  /// The date of the previous occurrence; for a new schedule, the date when it was made.
+  /// The date of the previous occurrence, in seconds since 1970; for a new schedule, the date when
+  /// it was created.
   private var lastInstant: Int
-  /// How many other dates the current occurrence covers.
+  /// The number of missed dates that the current occurrence also covers; `nil` for none.
   var missedCount: Int?
   /// Why the schedule is parked.
   var parkedReason: String?
 
-  init(_ name: String, _ definition: Definition, delay: Int, made now: Date) {
+  init(_ name: String, _ definition: Definition, delay: Int, createdAt now: Date) {
     self.name = name
     self.definition = definition
     self.delay = delay == 0 ? nil : delay
@@ -82,15 +82,15 @@ struct StoredSchedule: Codable, Equatable, Sendable {
   /// When the current occurrence may begin.
   var availableDate: Date { date + Double(delay ?? 0) }
 
-  // MARK: Steps
+  // MARK: Changes
 
-  /// Advances to the next date, after the current occurrence has ended, was missed or is missing.
+  /// Advances to the next date, or parks the schedule if there is none.
   ///
-  /// ``id`` does not change until the next occurrence is made. `wasHandled` says whether the
-  /// current occurrence has ended or is running; if not, it was missed. `rule` is a failure if the
-  /// rule can't be made from its text.
+  /// If `wasHandled`, the current occurrence has ended or is running; if not, its date was missed.
+  /// `rule` is a failure if the rule can't be made from its text. The caller sets ``id`` when it
+  /// makes the next occurrence.
   ///
-  /// - Returns: What happened to the dates until now; `nil` if the schedule is parked.
+  /// - Returns: The decision about the dates until now; `nil` if the schedule was parked.
   mutating func advance(
     wasHandled: Bool,
     now: Date,
@@ -104,7 +104,7 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     case .success(let rule):
       let catchUp = CatchUp(after: date, wasHandled: wasHandled, now: now, policy(with: rule))
       guard let next = catchUp.next else {
-        parkedReason = "its rule has no further date"
+        parkedReason = Self.noFurtherDate
         return nil
       }
       parkedReason = nil
@@ -115,44 +115,45 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     }
   }
 
-  /// The maximum number of seconds by which the clock may have been ahead when an occurrence was
-  /// made.
-  ///
-  /// A clock that was further ahead was wrong, so the schedule may repeat dates. Cron, too, treats
-  /// a clock that goes back by more than three hours as a correction.
-  private static let mostAhead = 10_800.0
+  private static let noFurtherDate = "its rule has no further date before the year 10000"
 
-  /// Returns whether the schedule has advanced too far because a clock was far ahead.
+  /// The number of seconds by which the clock may be ahead without being considered wrong.
   ///
-  /// The date of the current occurrence does not show this: it is also late if a caller has
-  /// cancelled the occurrences of the next days. So the function looks at when the occurrence was
-  /// made.
+  /// Cron, too, considers a clock wrong if it is corrected by more than three hours.
+  private static let maxSecondsAhead = 10_800.0
+
+  /// Returns whether the current occurrence was made while a clock was far ahead, so that the
+  /// schedule has advanced too far.
+  ///
+  /// This depends on when the occurrence was made, and not on its date: the date is far ahead, too,
+  /// if a caller has cancelled the occurrences of the next days.
   func isAhead(of now: Date) -> Bool {
     guard let id else { return false }
-    return Double(id.madeMilliseconds) / 1_000 > now.timeIntervalSince1970 + Self.mostAhead
+    return Double(id.madeMilliseconds) / 1_000 > now.timeIntervalSince1970 + Self.maxSecondsAhead
   }
 
-  /// Advances to the rule's first date after now.
+  /// Advances to the rule's first date after `now`, or parks the schedule if there is none.
   ///
-  /// This is done if the rule is new or has changed, or if the clock was set back. Dates that have
-  /// passed are ignored: no task is performed for them.
+  /// Call this if the rule is new or has changed, or if the clock was set back. No task is
+  /// performed for dates that have passed.
   mutating func advanceToFirstDate(after now: Date, of rule: ScheduleRule) {
     missedCount = nil
     if isAhead(of: now) {
       lastInstant = Int(now.timeIntervalSince1970.rounded(.down))
-      // If the current ID stayed, the next ID would have to sort after it.
+      // The next occurrence's ID need not sort after the ID that was made when the clock was ahead.
       id = nil
     }
     let last = Date(timeIntervalSince1970: Double(lastInstant))
-    guard let next = rule.next(after: rule.restart(near: now, from: last)) else {
-      parkedReason = "its rule has no further date"
+    guard let next = rule.next(after: rule.equivalentStart(for: last, near: now)) else {
+      parkedReason = Self.noFurtherDate
       return
     }
     parkedReason = nil
     instant = Int(next.timeIntervalSince1970)
   }
 
-  /// Parks the schedule instead of adding the occurrence of its current date.
+  /// Parks the schedule, and goes back to the previous date, because the current occurrence can't
+  /// be made.
   mutating func park(because reason: String) {
     parkedReason = reason
     id = nil
@@ -160,7 +161,7 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     instant = lastInstant
   }
 
-  /// Returns this schedule, but with the current occurrence of `before`, as it was before a step.
+  /// Returns this schedule with the current occurrence of `before`, an earlier state of it.
   func restoringOccurrence(of before: StoredSchedule) -> StoredSchedule {
     var schedule = self
     schedule.id = before.id
@@ -171,18 +172,19 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     return schedule
   }
 
-  /// Returns whether the current occurrence may begin; if not, a later occurrence replaces it.
+  /// Returns whether the current occurrence may still begin; if not, a later occurrence replaces
+  /// it.
   func mayBegin(now: Date, _ rule: ScheduleRule) -> Bool {
     CatchUp.mayBegin(date, now: now, policy(with: rule))
   }
 
-  /// Returns whether another schedule gives its occurrences the same dates.
+  /// Returns whether the occurrences of this schedule and of another have the same dates.
   func hasSameDates(as other: StoredSchedule) -> Bool {
     definition.rule == other.definition.rule && definition.zone == other.definition.zone
       && definition.spread == other.definition.spread && delay == other.delay
   }
 
-  /// Returns how many dates until now are skipped if the current occurrence is dropped.
+  /// Returns how many dates until `now` are skipped if the current occurrence is removed.
   func droppedCount(now: Date, _ rule: Result<ScheduleRule, ParkedSchedule>) -> Int {
     guard availableDate <= now else { return 0 }
     guard case .success(let rule) = rule else { return 1 }
@@ -196,28 +198,29 @@ struct StoredSchedule: Codable, Equatable, Sendable {
   }
 }
 
-/// Why a schedule is parked: no next occurrence can be made.
+/// The error for a schedule whose next occurrence can't be made, so that the schedule is parked.
 struct ParkedSchedule: Error, Equatable {
   let reason: String
 }
 
 extension StoredSchedule {
-  /// Reads the value of a schedule.
+  /// Decodes a schedule from its stored bytes.
   ///
-  /// - Throws: A ``TaskQueueError`` if the value makes no sense.
+  /// - Throws: A ``TaskQueueError`` if this version can't decode them.
   init(_ bytes: [UInt8], _ key: ScheduleKey) throws(TaskQueueError) {
     do {
       self = try JSONDecoder().decode(StoredSchedule.self, from: Data(bytes))
     } catch {
       throw TaskQueueError(
         .storeFailed,
-        "the value '\(key.valueName)' of the store is no schedule that this version can read",
+        "the value '\(key.valueName)' of the store is not a schedule that this version can read; run "
+          + "the version that stored it, or a later one",
         underlying: error
       )
     }
   }
 
-  /// The bytes of the value.
+  /// The encoded schedule, as it is stored.
   var bytes: [UInt8] {
     get throws { try StableJSON.encode(self) }
   }
@@ -225,10 +228,10 @@ extension StoredSchedule {
 
 extension TaskSchedule {
   init(_ schedule: StoredSchedule) {
-    let isElapsed = schedule.definition.rule.hasPrefix("every ")
+    let hasZone = !schedule.definition.rule.hasPrefix("every ")
     self.init(
       name: schedule.name,
-      rule: schedule.definition.rule + (isElapsed ? "" : " (\(schedule.definition.zone))"),
+      rule: schedule.definition.rule + (hasZone ? " (\(schedule.definition.zone))" : ""),
       taskName: schedule.definition.task.name,
       occurrence: schedule.id,
       date: schedule.date,
@@ -242,12 +245,12 @@ struct TaskTemplate: Codable, Equatable, Sendable {
   let name: String
   private let format: String
   private let version: Int
-  /// The bytes of a payload that is JSON.
+  /// The payload, if it is JSON.
   private let json: String?
-  /// The bytes of any other payload.
+  /// The payload, if it is not JSON.
   private let data: Data?
   private let priority: Int?
-  /// The maximum number of retries; -1 means without limit.
+  /// The maximum number of retries; -1 for no limit.
   private let maxRetries: Int?
   private let usesBackoff: Bool?
   private let timeLimit: Duration?
@@ -321,18 +324,19 @@ struct TaskTemplate: Codable, Equatable, Sendable {
   }
 }
 
-/// The index of the schedules in a store, which consists of values of the store.
+/// The index of the schedules in a store.
 ///
-/// A store can't list its values. So one value, the root, lists the parts of the index. Each part
-/// is a value that lists schedules: their keys, 9 hexadecimal digits each, in order.
+/// The store can't list its values, so the index is stored as values, too. It consists of up to 64
+/// *parts*. Each part is a value that lists schedules: their keys, 9 hexadecimal digits each, in
+/// order. Another value, the *root*, lists the parts.
 enum ScheduleIndex {
   /// The name of the root.
   ///
-  /// The root's value is a number in 16 hexadecimal digits, with one bit for each part. The value
-  /// is missing until the first schedule is added.
+  /// The root is a number in 16 hexadecimal digits, in which each bit says whether the part with
+  /// that number exists. There is no root until the first schedule is added.
   static let rootName = "steadfast.schedules"
 
-  /// Returns the name of the value that stores a part, from 0 to 63.
+  /// Returns the name of the value for the part with this number, from 0 to 63.
   static func name(ofPart part: Int) -> String {
     "steadfast.schedules.\(Hexadecimal.text(UInt64(part), digits: 2))"
   }
@@ -340,7 +344,7 @@ enum ScheduleIndex {
   /// Returns the numbers of the parts that a root lists.
   static func parts(listedIn root: [UInt8]) throws(TaskQueueError) -> [Int] {
     guard root.count == 16, let bits = UInt64(String(decoding: root, as: UTF8.self), radix: 16)
-    else { throw unreadableIndex(named: rootName) }
+    else { throw unreadableIndexError(named: rootName) }
     return (0..<64).filter { bits & (1 << UInt64($0)) != 0 }
   }
 
@@ -356,7 +360,7 @@ enum ScheduleIndex {
     for start in stride(from: 0, to: part.count, by: digits) {
       let text = String(decoding: part[start...].prefix(digits), as: UTF8.self)
       guard text.utf8.count == digits, let bits = UInt64(text, radix: 16) else {
-        throw unreadableIndex(named: name(ofPart: number))
+        throw unreadableIndexError(named: name(ofPart: number))
       }
       keys.append(ScheduleKey(bits: bits))
     }
@@ -372,10 +376,11 @@ enum ScheduleIndex {
 
   private static let digits = 9
 
-  private static func unreadableIndex(named name: String) -> TaskQueueError {
+  private static func unreadableIndexError(named name: String) -> TaskQueueError {
     TaskQueueError(
       .storeFailed,
-      "this version can't read the stored index of schedules, the value '\(name)'"
+      "this version can't read the value '\(name)', a part of the index of schedules; run the version "
+        + "that stored it, or a later one"
     )
   }
 }

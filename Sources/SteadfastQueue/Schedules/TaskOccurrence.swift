@@ -1,17 +1,19 @@
 public import SystemFoundation
 
-/// The occurrence of a schedule for which a handler performs a recurring task.
+/// The date of a schedule for which a handler performs a recurring task.
 public struct TaskOccurrence: Sendable, Hashable {
   /// The date that the schedule's rule gives.
   ///
-  /// The task may begin later: because of a `spread`, because the queue did not run, or because
-  /// this is a retry. Use this date, and not the clock's, to decide which day a report is for.
+  /// An attempt may start later: because the schedule has a `spread`, because the queue did not
+  /// run, or because the attempt is a retry. For example, use this date, and not the clock's, to
+  /// decide which day a report is for.
   public let date: Date
-  /// Whether the attempt began more than a minute after the date, and after the schedule's spread.
+  /// Whether the attempt started more than a minute after the date plus the schedule's delay, which
+  /// its `spread` causes.
   ///
   /// An attempt is late if the queue did not run or was busy, for example, or if it is a retry.
   public let isLate: Bool
-  /// How many earlier dates were missed that this occurrence also covers.
+  /// The number of earlier dates that were missed, and that this occurrence also covers.
   ///
   /// The number is 0 unless the schedule has `missed: .once`, and at most about 10,000. If the
   /// occurrences of a schedule may overlap, the number is known only in an occurrence's first
@@ -28,12 +30,13 @@ public struct TaskOccurrence: Sendable, Hashable {
   }
 }
 
-/// The IDs of occurrences.
+/// The IDs of occurrences: tasks that belong to a schedule.
 ///
-/// The ID of an occurrence contains the schedule and the date of the occurrence, so that its record
-/// needs no more space than that of any other task. The ID is a version 8 UUID (RFC 9562): 48 bits
-/// of milliseconds, by which all IDs sort; 36 bits of the schedule's ``ScheduleKey``, in two parts
-/// around the version and the variant; and 38 bits for the seconds from 1970 to the date.
+/// The ID of an occurrence contains the key of its schedule and its date, so that the task's record
+/// needs no additional space for them. The ID is a version 8 UUID (RFC 9562). It consists of 48
+/// bits of milliseconds, by which all IDs sort; the 36 bits of the schedule's ``ScheduleKey``, in
+/// two parts around the version and the variant; and 38 bits for the number of seconds from 1970 to
+/// the date.
 extension TaskID {
   private static var dateBits: UInt64 { 38 }
 
@@ -49,10 +52,10 @@ extension TaskID {
   /// Whether the ID is that of an occurrence.
   var isOccurrence: Bool { high & 0xF000 == 0x8000 && low >> 62 == 0b10 }
 
-  /// The schedule that the occurrence belongs to.
+  /// The key of the schedule that the occurrence belongs to.
   var scheduleKey: ScheduleKey { scheduleKey(ofQueue: nil) }
 
-  /// Returns the schedule that the occurrence belongs to, as a schedule of a named queue.
+  /// Returns the key of the schedule that the occurrence belongs to, in the queue with this name.
   func scheduleKey(ofQueue queue: String?) -> ScheduleKey {
     ScheduleKey(bits: (high & 0xFFF) << 24 | low >> Self.dateBits & 0xFF_FFFF, queue: queue)
   }
@@ -64,7 +67,7 @@ extension TaskID {
   }
 }
 
-/// 36 bits that represent the name of a schedule, and the queue that the schedule belongs to.
+/// Identifies a schedule by a 36-bit hash of its name, and by its queue.
 struct ScheduleKey: Hashable, Sendable {
   let bits: UInt64
   /// The name of the schedule's queue; `nil` if that is the queue that uses the key.
@@ -75,33 +78,34 @@ struct ScheduleKey: Hashable, Sendable {
     self.queue = queue
   }
 
-  /// Makes the key for a name; it is the same in every process.
+  /// Makes the key for a schedule's name; it is the same in every process.
   ///
-  /// Of 1,400 stores with 10,000 schedules each, about one has two schedules whose names have the
-  /// same key. The second of these schedules is refused.
+  /// Of 1,400 stores with 10,000 schedules each, about one has two names with the same key. The
+  /// second of these schedules is refused.
   init(_ name: String) { self.init(bits: name.utf8.stableHash >> 28) }
 
-  /// The name of the value that stores the schedule.
+  /// The name under which the schedule is stored.
   var valueName: String {
     let name = "steadfast.schedule.\(Hexadecimal.text(bits, digits: 9))"
     return queue.map { "\(name) \($0)" } ?? name
   }
 
-  /// The number of the part of the index that lists the schedule.
+  /// The number of the part of the ``ScheduleIndex`` that lists the schedule.
   var part: Int { Int(bits >> 30) }
 }
 
-/// A schedule as a queue lists it (``TaskQueue/schedules()``).
+/// A schedule, as ``TaskQueue/schedules()`` returns it.
 public struct TaskSchedule: Sendable, Hashable {
   /// The schedule's name.
   public let name: String
-  /// The text of the schedule's rule, as in `daily 02:30 (Europe/Berlin)`.
+  /// The schedule's rule as text, as in `daily 02:30 (Europe/Berlin)`.
   public let rule: String
-  /// The name under which the handler of its tasks is registered.
+  /// The name under which the handler of the schedule's tasks is registered.
   public let taskName: String
   /// The current occurrence, which waits or is running; `nil` if the schedule is parked.
   public let occurrence: TaskID?
-  /// The date of the current occurrence; if the schedule is parked, the date of the last one.
+  /// The date of the current occurrence; if the schedule is parked, the date of the last
+  /// occurrence.
   public let date: Date
   /// Why the schedule is parked; `nil` if it is not.
   public let parkedReason: String?

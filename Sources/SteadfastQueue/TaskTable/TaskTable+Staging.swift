@@ -2,9 +2,9 @@ extension TaskTable {
   mutating func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
     if batch.count == 1 {
       if case .insert(let record, _) = batch[0], record.uniqueKey == nil {
-        return insertAtOnce(record).answer
+        return insertAtOnce(record).inArray
       }
-      return commit(stage(batch[0])).answer
+      return commit(stage(batch[0])).inArray
     }
     return stage(batch).map { commit($0) }
   }

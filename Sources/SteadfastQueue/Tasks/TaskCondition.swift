@@ -1,10 +1,11 @@
-/// The name of something that must hold when an attempt starts, such as network access.
+/// The name of a condition that must hold when an attempt starts, such as network access.
 ///
-/// A task names its conditions in ``TaskOptions/conditions``. ``TaskQueue/setCondition(_:holds:)``
-/// or a ``ConditionMonitor`` reports to the queue which conditions hold. A task waits until all its
-/// conditions hold. Until then, it is not attempted, and costs nothing.
+/// A task lists its conditions in ``TaskOptions/conditions``, and is not attempted until all of
+/// them hold. ``TaskQueue/setCondition(_:holds:)`` or a ``ConditionMonitor`` reports to the queue
+/// which conditions hold.
 ///
-/// A name of your own is a string literal: `requires: ["charging"]`.
+/// You can write a condition of your own as a string literal, as in
+/// `TaskOptions(conditions: ["charging"])`.
 public struct TaskCondition: RawRepresentable, Hashable, Sendable {
   /// The name.
   public let rawValue: String

@@ -1,15 +1,15 @@
-/// The ID of a task: 128 bits that sort by the time of enqueueing.
+/// The ID of a task: 128 bits that sort by the time when the task was enqueued.
 ///
 /// The bits are those of a version 7 UUID (RFC 9562), so that a database can store them in a `uuid`
-/// column. ``description`` is the UUID's text. Inside a handler, the ID is the idempotency key.
-/// Pass it to the service that must not do the work twice.
+/// column. ``description`` is the UUID as a string. A handler can use the ID as an idempotency key:
+/// pass the ID to a service that must not do the work twice.
 public struct TaskID: Hashable, Comparable, Sendable {
   /// The more significant half: milliseconds since 1970, the version, and a counter.
   public let high: UInt64
   /// The less significant half: the variant and random bits.
   public let low: UInt64
 
-  /// Makes an ID from two stored halves.
+  /// Makes an ID from its two halves.
   public init(high: UInt64, low: UInt64) {
     self.high = high
     self.low = low
@@ -23,7 +23,7 @@ public struct TaskID: Hashable, Comparable, Sendable {
 
   /// Feeds both halves to the hasher.
   ///
-  /// IDs from other sources may share one half, as all version 1 UUIDs of a machine do.
+  /// IDs that this package did not make may share one half, as all version 1 UUIDs of a machine do.
   public func hash(into hasher: inout Hasher) {
     hasher.combine(high)
     hasher.combine(low)
@@ -31,17 +31,17 @@ public struct TaskID: Hashable, Comparable, Sendable {
 }
 
 extension TaskID: LosslessStringConvertible {
-  /// The text of a UUID, in lower case: 36 characters.
+  /// The ID in the format of a UUID, in lower case: 36 characters.
   public var description: String {
     unsafe withText { text in unsafe String(decoding: text, as: UTF8.self) }
   }
 
-  /// Reads the text of a UUID, in upper or lower case; `nil` if the text is not that of a UUID.
+  /// Makes an ID from the string of a UUID, in upper or lower case; `nil` for any other string.
   public init?(_ description: String) {
     self.init(text: Array(description.utf8)[...])
   }
 
-  /// The number of bytes in the text of an ID.
+  /// The number of bytes in ``description``.
   static var textLength: Int { 36 }
 
   init?(text: ArraySlice<UInt8>) {
@@ -49,7 +49,7 @@ extension TaskID: LosslessStringConvertible {
     let start = text.startIndex
     func isHyphen(_ offset: Int) -> Bool { text[start + offset] == UInt8(ascii: "-") }
     guard isHyphen(8), isHyphen(13), isHyphen(18), isHyphen(23) else { return nil }
-    // Each of these loads reads only bytes of the text.
+    // Each of these loads reads only bytes of `text`.
     let digits = unsafe text.withUnsafeBytes { text in
       func load<Digits: FixedWidthInteger>(_ offset: Int, as type: Digits.Type) -> UInt64 {
         unsafe UInt64(Digits(littleEndian: text.loadUnaligned(fromByteOffset: offset, as: type)))
@@ -72,7 +72,7 @@ extension TaskID: LosslessStringConvertible {
     )
   }
 
-  /// Calls the body with the bytes of the text, without making a string.
+  /// Calls the body with the bytes of ``description``, without making a string.
   func withText<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
     unsafe withUnsafeTemporaryAllocation(byteCount: Self.textLength, alignment: 1) { text in
       func store(_ digits: some FixedWidthInteger, at offset: Int) {
@@ -84,7 +84,7 @@ extension TaskID: LosslessStringConvertible {
       }
       let version = Hexadecimal.eightDigits(of: UInt32(truncatingIfNeeded: high))
       let variant = Hexadecimal.eightDigits(of: UInt32(low >> 32))
-      // Each of these stores writes only bytes of the text, and together they write all of it.
+      // Each of these stores writes only bytes of `text`, and together they write all of them.
       store(Hexadecimal.eightDigits(of: UInt32(high >> 32)), at: 0)
       storeFour(version, at: 8)
       storeFour(version >> 32, at: 13)
@@ -97,20 +97,20 @@ extension TaskID: LosslessStringConvertible {
 }
 
 extension TaskID: Codable {
-  /// Reads the text of a UUID.
+  /// Decodes the ID from the string of a UUID.
   public init(from decoder: any Decoder) throws {
     let container = try decoder.singleValueContainer()
     let text = try container.decode(String.self)
     guard let id = TaskID(text) else {
       throw DecodingError.dataCorruptedError(
         in: container,
-        debugDescription: "'\(text)' is not the ID of a task; an ID is the text of a UUID"
+        debugDescription: "'\(text)' is not the ID of a task; an ID has the format of a UUID"
       )
     }
     self = id
   }
 
-  /// Writes the text of a UUID.
+  /// Encodes the ID as the string of a UUID.
   public func encode(to encoder: any Encoder) throws {
     var container = encoder.singleValueContainer()
     try container.encode(description)
@@ -126,10 +126,10 @@ extension TaskID: CodingKeyRepresentable {
     init?(intValue: Int) { nil }
   }
 
-  /// The text of a UUID, so that a dictionary with IDs as keys is a JSON object.
+  /// The ID as the string of a UUID, so that a dictionary with IDs as keys becomes a JSON object.
   public var codingKey: any CodingKey { Key(stringValue: description) }
 
-  /// Reads the text of a UUID; `nil` if the key is no such text.
+  /// Makes an ID from a key that is the string of a UUID; `nil` for any other key.
   public init?(codingKey: some CodingKey) { self.init(codingKey.stringValue) }
 }
 

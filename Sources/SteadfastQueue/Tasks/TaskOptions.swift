@@ -1,28 +1,27 @@
 public import SystemFoundation
 
-/// Everything that can be chosen for a new task, except its payload and its unique key.
+/// The options of a new task: everything except its payload and its unique key.
 ///
 /// ```swift
 /// let options = TaskOptions(priority: .high)
 /// try await queue.enqueue(contentsOf: photos, options: options)
 /// ```
 ///
-/// An option that you leave out comes from elsewhere. The first place in this list that sets the
-/// option counts:
+/// Each option has the value from the first of these sources that sets it:
 /// 1. a labelled argument of the call, as in `enqueue(photo, priority: .high)`;
 /// 2. the call's `options`;
 /// 3. the payload's ``TaskPayload/options``;
 /// 4. the queue's ``TaskQueueConfiguration/taskDefaults``;
 /// 5. the default of the property, as given below.
 ///
-/// A date and a delay are one choice. A delay replaces an available date from a later place in this
-/// list, and a date replaces a delay from a later place. Tags and conditions accumulate: a task has
-/// those of all places.
+/// ``availableDate`` and ``delay`` count as one option: a delay overrides a date from a later
+/// source in this list, and a date overrides a delay. Tags, conditions and dependencies accumulate:
+/// a task has those from all sources.
 public struct TaskOptions: Sendable, Equatable {
-  // Most calls choose nothing. The options are then one word, and passing them on costs nothing.
+  // Most calls set no option. A `TaskOptions` is then one word, and passing it on costs nothing.
   var choices: Boxed<Choices>
 
-  /// Makes options; every argument has a default, which chooses nothing.
+  /// Makes options; an argument that you leave out is not set.
   public init(
     availableDate: Date? = nil,
     delay: Duration? = nil,
@@ -41,7 +40,7 @@ public struct TaskOptions: Sendable, Equatable {
     conditions: Set<TaskCondition> = [],
     tags: Set<String> = []
   ) {
-    // Most calls choose nothing. No choices are made for such a call, only to turn out empty.
+    // Most calls set no option. For such a call, `Choices` must not be allocated.
     let choosesDate = availableDate != nil || delay != nil || maxDelay != nil
     let choosesRetries = maxRetries != nil || usesBackoff != nil || timeLimit != nil
     let choosesKey = onDuplicate != nil || uniqueFor != nil || orderKey != nil
@@ -75,7 +74,7 @@ public struct TaskOptions: Sendable, Equatable {
     )
   }
 
-  /// The date from which the task may be performed; by default now.
+  /// The date from which on the task may be performed; by default now.
   public var availableDate: Date? {
     get { choices.present?.availableDate }
     set { choices.value.availableDate = newValue }
@@ -83,8 +82,8 @@ public struct TaskOptions: Sendable, Equatable {
 
   /// The time from enqueueing until the task may be performed; by default none.
   ///
-  /// Give a delay or an ``availableDate``, not both. A delay must not be negative, and
-  /// is at most 100,000,000,000 seconds.
+  /// Set a delay or an ``availableDate``, not both. A delay must not be negative, and is at most
+  /// 100,000,000,000 seconds.
   public var delay: Duration? {
     get { choices.present?.delay }
     set { choices.value.delay = newValue }
@@ -92,9 +91,9 @@ public struct TaskOptions: Sendable, Equatable {
 
   /// The date from which no attempt starts; by default none.
   ///
-  /// A task that has not ended by that date is abandoned when it is first in line, or when its next
-  /// retry would come after that date. A task whose name has no handler is not abandoned before a
-  /// handler is registered.
+  /// A task that has not ended by then is abandoned when it would be performed next, or when its
+  /// next retry would come after that date. A task whose name has no handler is not abandoned
+  /// before a handler is registered.
   public var expiryDate: Date? {
     get { choices.present?.expiryDate }
     set { choices.value.expiryDate = newValue }
@@ -112,7 +111,7 @@ public struct TaskOptions: Sendable, Equatable {
     set { choices.value.usesBackoff = newValue }
   }
 
-  /// How long one attempt may run; by default without limit.
+  /// The maximum duration of an attempt; by default without limit.
   ///
   /// When this time has passed, the attempt's Swift task is cancelled. The attempt has then failed
   /// with a `TimeoutError`, whatever it returns or throws.
@@ -121,22 +120,23 @@ public struct TaskOptions: Sendable, Equatable {
     set { choices.value.timeLimit = newValue }
   }
 
-  /// The rank among the tasks that are available; by default ``TaskQueue/Priority/normal``.
+  /// The task's rank among the available tasks; by default ``TaskQueue/Priority/normal``.
   public var priority: TaskQueue.Priority? {
     get { choices.present?.priority }
     set { choices.value.priority = newValue }
   }
 
-  /// The key of tasks that are performed one at a time, in the order in which they were enqueued;
-  /// by default none.
+  /// The order key: tasks with the same key are performed one at a time, in the order in which they
+  /// were enqueued; by default none.
   ///
-  /// Tasks of all types with the key wait for one another, whatever their priorities and dates. The
-  /// first of these tasks that has not ended holds up the others: while it is performed, while it
-  /// waits for its date or a retry, and while it is parked or paused. Tasks with other keys, and
-  /// tasks without a key, do not wait for it.
+  /// Tasks of all types with the same key wait for one another, whatever their priorities and
+  /// dates. The later tasks wait until the first task has ended, even while it waits for its date
+  /// or for a retry, and while it is parked or paused. Tasks with other keys, and tasks without a
+  /// key, do not wait for it.
   ///
-  /// However the first task ends, the next task follows, unless the first task ends without success
-  /// and has ``blocksOrderOnFailure``. A task that is retried keeps its place.
+  /// When the first task has ended, with or without success, the next task may be performed. But if
+  /// the first task has ``blocksOrderOnFailure`` and ends without success, the later tasks wait. A
+  /// task that is retried keeps its position.
   public var orderKey: String? {
     get { choices.present?.orderKey }
     set { choices.value.orderKey = newValue }
@@ -145,9 +145,9 @@ public struct TaskOptions: Sendable, Equatable {
   /// Whether later tasks with the same order key wait if this task is abandoned or cancelled; by
   /// default they do not.
   ///
-  /// The task is then retained, whatever the queue's ``Retention``, until it is retried
-  /// (``TaskQueue/retry(_:forgetting:)``) or removed (``TaskQueue/remove(_:)``). After that, the
-  /// other tasks continue.
+  /// If they wait, this task is retained, whatever the queue's ``Retention``. They wait until this
+  /// task has succeeded after it was retried (``TaskQueue/retry(_:forgetting:)``), or until it is
+  /// removed (``TaskQueue/remove(_:)``).
   public var blocksOrderOnFailure: Bool? {
     get { choices.present?.blocksOrderOnFailure }
     set { choices.value.blocksOrderOnFailure = newValue }
@@ -155,10 +155,10 @@ public struct TaskOptions: Sendable, Equatable {
 
   /// The tasks that must have ended before this task is performed; by default none.
   ///
-  /// Each of them must be in the store, or be added in the same call
-  /// (``TaskQueue/enqueue(together:)``), and must not have ended without success. A task that has
-  /// succeeded can be named only while it is retained. At most 10,000 tasks can be named. A task
-  /// that waits for others can't replace one with the same unique key.
+  /// Each of these tasks must be in the store, or be added in the same call
+  /// (``TaskQueue/enqueue(together:)``). It must not have ended without success. A task that has
+  /// succeeded is in the store only while it is retained. There can be at most 10,000 tasks. A task
+  /// that waits for others can't have ``UniquePolicy/replace``.
   public var dependencies: Set<TaskID> {
     get { choices.present?.dependencies ?? [] }
     set { choices.value.dependencies = newValue }
@@ -177,22 +177,23 @@ public struct TaskOptions: Sendable, Equatable {
     set { choices.value.onDuplicate = newValue }
   }
 
-  /// How long, from its enqueueing, this task prevents new tasks with the same unique key; by
+  /// How long after it was enqueued this task prevents new tasks with the same unique key; by
   /// default until this task has ended.
   ///
-  /// A task that has succeeded is retained for this time, and a new task with its key counts as a
-  /// duplicate of it: with ``UniquePolicy/keep`` and ``UniquePolicy/join``, the call returns the
-  /// succeeded task. A task that was abandoned or cancelled prevents no new task.
+  /// If the task succeeds earlier, it is retained for the rest of this time, and a new task with
+  /// the same key counts as a duplicate: with ``UniquePolicy/keep`` and ``UniquePolicy/join``, the
+  /// call returns the task that has succeeded. A task that was abandoned or cancelled prevents no
+  /// new task.
   public var uniqueFor: Duration? {
     get { choices.present?.uniqueFor }
     set { choices.value.uniqueFor = newValue }
   }
 
-  /// How long, from its first enqueueing, later tasks with the same unique key may postpone this
-  /// task; by default without limit.
+  /// How long after it was enqueued this task may be postponed by later tasks with the same unique
+  /// key; by default without limit.
   ///
-  /// Use it with ``UniquePolicy/replace`` and a ``delay``: each call postpones the task again by
-  /// the delay. The limit of the first call counts.
+  /// Use this option with ``UniquePolicy/replace`` and a ``delay``: each call postpones the task
+  /// again by the delay. The limit that the first call sets counts.
   public var maxDelay: Duration? {
     get { choices.present?.maxDelay }
     set { choices.value.maxDelay = newValue }
@@ -201,13 +202,14 @@ public struct TaskOptions: Sendable, Equatable {
   /// The conditions that must hold when an attempt starts, such as ``TaskCondition/network``; by
   /// default none.
   ///
-  /// When a condition no longer holds, a running attempt continues.
+  /// If a condition stops holding during an attempt, the attempt continues, unless the condition's
+  /// monitor was registered with `interruptsTasks`.
   public var conditions: Set<TaskCondition> {
     get { choices.present?.conditions ?? [] }
     set { choices.value.conditions = newValue }
   }
 
-  /// Labels by which tasks are found, and cancelled together; by default none.
+  /// Labels by which tasks can be found and cancelled; by default none.
   ///
   /// A label must not be empty or contain NUL (U+0000).
   public var tags: Set<String> {
@@ -215,10 +217,10 @@ public struct TaskOptions: Sendable, Equatable {
     set { choices.value.tags = newValue }
   }
 
-  /// Whether nothing is chosen.
+  /// Whether no option is set.
   var isEmpty: Bool { choices.isEmpty }
 
-  /// The options that a call, a type or a queue has chosen.
+  /// The options; `nil` or empty if an option is not set.
   struct Choices: BoxedValue, Equatable {
     var availableDate: Date?
     var delay: Duration?
@@ -245,7 +247,7 @@ public struct TaskOptions: Sendable, Equatable {
         && timeLimit == nil && expiryDate == nil && tags.isEmpty
     }
 
-    mutating func fill(from others: Choices) {
+    mutating func setMissingOptions(from others: Choices) {
       if availableDate == nil, delay == nil {
         availableDate = others.availableDate
         delay = others.delay
@@ -269,29 +271,29 @@ public struct TaskOptions: Sendable, Equatable {
 }
 
 extension TaskOptions {
-  /// Fills in each option that is not chosen here from `others`.
-  package mutating func fill(from others: TaskOptions) {
+  /// Sets each option that is not set to its value in `others`; tags, conditions and dependencies
+  /// are added.
+  package mutating func setMissingOptions(from others: TaskOptions) {
     guard !others.choices.isEmpty else { return }
     guard !choices.isEmpty else { return choices = others.choices }
-    choices.value.fill(from: others.choices.value)
+    choices.value.setMissingOptions(from: others.choices.value)
   }
 }
 
 extension TaskQueue {
   /// The rank of a task among the available tasks: a task with a higher rank always goes first.
   ///
-  /// Priority is strict: a task of low priority waits for as long as tasks of higher priority are
-  /// available. Any integer is a priority.
+  /// A task waits as long as tasks with a higher priority are available. Any integer is a priority.
   public struct Priority: RawRepresentable, Hashable, Comparable, Sendable,
     ExpressibleByIntegerLiteral, CustomStringConvertible
   {
     /// The rank; tasks with a higher rank go first.
     public let rawValue: Int
 
-    /// Makes a priority of any rank.
+    /// Makes a priority from its rank.
     public init(rawValue: Int) { self.rawValue = rawValue }
 
-    /// Makes a priority of any rank.
+    /// Makes a priority from its rank.
     public init(integerLiteral value: Int) { self.init(rawValue: value) }
 
     /// A priority below ``normal``: rank −10.
@@ -317,10 +319,10 @@ extension TaskQueue {
 public enum RetryLimit: Sendable, Hashable, ExpressibleByIntegerLiteral {
   /// At most this many retries after the first attempt. The number must not be negative.
   case atMost(Int)
-  /// Retries until the task succeeds, or its handler abandons it.
+  /// Any number of retries, until the task succeeds, expires or is abandoned by its handler.
   case alwaysRetry
 
-  /// At most this many retries after the first attempt.
+  /// Makes the limit ``atMost(_:)``.
   public init(integerLiteral value: Int) { self = .atMost(value) }
 
   /// Returns whether the retry with this number, counted from 1, is allowed.
@@ -342,44 +344,42 @@ extension RetryLimit: CustomStringConvertible {
   }
 }
 
-/// What to do with a new task if another task of its name has its unique key.
+/// What to do with a new task if another task with the same name has the same unique key.
 ///
 /// Of the tasks with one name and one key, at most one is the *holder*: it waits, or is being
 /// performed. At most one other task is its *successor*, which waits until the holder has ended. A
-/// task that has ended is neither, and does not prevent a new task. A waiting task whose expiry
-/// date has passed does not prevent a new task either. So the task that is enqueued last is
-/// performed last.
+/// task that has ended, and a waiting task whose expiry date has passed, do not prevent a new task.
 ///
 /// With ``keep``, ``replace`` and ``join``, the call always returns a task. ``EnqueuedTask/isNew``
 /// says whether that task was added by the call.
 @nonexhaustive
 public enum UniquePolicy: Sendable, Hashable {
-  /// Keeps the waiting task, and returns it.
+  /// Returns the waiting task, and adds no task.
   ///
-  /// If the holder is being performed, it may already have read the data that the new task is
-  /// about. So the new task is added as the holder's successor. If the holder already has a
-  /// successor, the call returns that successor.
+  /// If the holder is being performed, it may already have read data that has changed since. So the
+  /// new task is added as the holder's successor. If the holder already has a successor, the call
+  /// returns the successor, and adds no task.
   case keep
   /// Gives the waiting task the payload, the options and the date of the new task.
   ///
-  /// The waiting task keeps its ID, its order and its retries, and its outcome is that of both. A
-  /// paused task stays paused; a parked task waits again. If the holder is being performed, the new
-  /// task is added as the holder's successor, or replaces the payload, the options and the date of
-  /// the existing successor.
+  /// The waiting task keeps its ID, its order key and its retries. A paused task stays paused; a
+  /// parked task waits again. If the holder is being performed, its successor gets the payload, the
+  /// options and the date of the new task; if there is no successor, the new task is added as one.
   ///
-  /// The waiting task keeps its place in line if the new task is available at once. A later date
-  /// postpones the waiting task (a *debounce*), but not beyond ``TaskOptions/maxDelay``. A task
-  /// that waits for a retry is not performed before the retry's date.
+  /// If the new task is available at once, so is the waiting task, which keeps its position if it
+  /// was already available. A later date postpones the waiting task (a *debounce*), but not beyond
+  /// ``TaskOptions/maxDelay``. A task that waits for a retry is not performed before the retry's
+  /// date.
   case replace
   /// Throws an error with the code ``TaskQueueError/Code/duplicate``.
   case reject
-  /// Returns the holder, whether it waits or is being performed.
+  /// Returns the holder, which waits or is being performed, and adds no task.
   ///
-  /// Several callers share one attempt in this way.
+  /// In this way, several callers share one attempt.
   case join
 }
 
-/// The role of a task for its unique key.
+/// Whether a task is the holder of its unique key, or the holder's successor.
 public enum UniqueKeyRole: String, Sendable, Hashable, CaseIterable {
   /// The task that is performed next, or is being performed.
   case holder
@@ -390,8 +390,8 @@ public enum UniqueKeyRole: String, Sendable, Hashable, CaseIterable {
 extension TaskRecord {
   /// Returns whether another task has the same queue, name and unique key.
   ///
-  /// Texts are equal only if their UTF-8 bytes are; Swift's `==` also accepts other texts. A task
-  /// without a key has no twin.
+  /// Two strings are the same only if their UTF-8 bytes are, although Swift's `==` considers some
+  /// other strings equal, too. The result is `false` for tasks without a unique key.
   public func isTwin(of other: TaskRecord) -> Bool {
     guard let uniqueKey, let otherKey = other.uniqueKey else { return false }
     return uniqueKey.isExactly(otherKey) && name.isExactly(other.name)
@@ -399,7 +399,7 @@ extension TaskRecord {
   }
 }
 
-/// Changes of a waiting task: each property that is not `nil` replaces that of the task.
+/// Changes to a task's options: each property that is not `nil` replaces the task's.
 public struct TaskUpdate: Sendable {
   /// The new payload of the task.
   public var payload: StoredPayload?
@@ -407,16 +407,16 @@ public struct TaskUpdate: Sendable {
   public var priority: TaskQueue.Priority?
   /// How many times the task may be retried.
   public var maxRetries: RetryLimit?
-  /// Whether a failure is followed by the queue's backoff.
+  /// Whether a retry waits for the queue's backoff, or is due at once.
   public var usesBackoff: Bool?
-  /// How long one attempt may run.
+  /// The maximum duration of an attempt.
   public var timeLimit: Duration?
   /// The date from which no attempt starts.
   public var expiryDate: Date?
-  /// The labels by which the task is found, which replace its present labels.
+  /// The labels by which the task can be found; they replace all previous labels.
   public var tags: Set<String>?
 
-  /// Makes an update that changes only what is given.
+  /// Makes an update; an argument that you leave out changes nothing.
   public init(
     payload: StoredPayload? = nil,
     priority: TaskQueue.Priority? = nil,
@@ -435,22 +435,22 @@ public struct TaskUpdate: Sendable {
     self.tags = tags
   }
 
-  /// Returns the same update with its payload in another form.
+  /// Returns the same update with another payload.
   func replacing(payload: StoredPayload) -> TaskUpdate {
     var update = self
     update.payload = payload
     return update
   }
 
-  /// Throws if the update has a value that fails the check.
-  func check(_ form: FormCheck) throws(TaskQueueError) {
+  /// Throws if a value of the update is invalid.
+  func check(_ checker: ValueChecker) throws(TaskQueueError) {
     if let maxRetries { try TaskQueueError.check(maxRetries, "maxRetries") }
-    try form.check(timeLimit: timeLimit, "timeLimit")
-    try form.check(expiryDate, "expiryDate")
-    if let tags { try form.check(texts: tags, "tags") }
+    try checker.check(timeLimit: timeLimit, "timeLimit")
+    try checker.check(expiryDate, "expiryDate")
+    if let tags { try checker.check(strings: tags, "tags") }
   }
 
-  /// Returns roughly how many bytes the update adds to the task in a file.
+  /// Returns the approximate number of bytes by which the update makes the task longer in a file.
   func addedByteCount(to record: TaskRecord) -> Int {
     func size(_ payload: StoredPayload) -> Int { (try? payload.bytes().count) ?? 0 }
     func size(_ tags: Set<String>) -> Int { tags.reduce(0) { $0 + $1.utf8.count + 3 } }
@@ -459,11 +459,10 @@ public struct TaskUpdate: Sendable {
   }
 }
 
-/// Checks options, and makes tasks from them.
 extension TaskOptions {
-  /// Throws if the options make no sense for any task.
+  /// Throws if an option is invalid, or contradicts another option.
   ///
-  /// - Parameter path: the prefix of an option's name in an error.
+  /// - Parameter path: the prefix of an option's name in an error, as in `taskDefaults.`.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument`` that
   ///   names the option.
   package func check(path: String) throws(TaskQueueError) {
@@ -499,15 +498,14 @@ extension TaskOptions {
       throw TaskQueueError(
         .invalidArgument,
         "\(path)dependencies is given with \(path)onDuplicate: .replace, but a task that waits for "
-          + "others can't replace another task with the same unique key; give only one of the two"
+          + "others can't replace another task with the same unique key; leave one of them out"
       )
     }
   }
 
-  /// Makes a new task with these options; options that are chosen elsewhere must have been filled
-  /// in.
+  /// Makes a new task with these options, in which the options from all sources are already set.
   ///
-  /// - Throws: a ``TaskQueueError`` that names the option that makes no sense.
+  /// - Throws: a ``TaskQueueError`` that names an invalid option.
   func record(
     id: TaskID,
     name: String,
@@ -531,10 +529,9 @@ extension TaskOptions {
         now: now
       )
       : chosenRecord(id, name, payload, uniqueKey, prohibitsBackoff, follower, now)
-    // The dates are within their bounds by now. What else stores can't store is checked by the
-    // store.
+    // The dates and durations are already checked. The store checks whether it can store the rest.
     try record.check(.readable)
-    try checkIsInTime(record)
+    try checkDoesNotExpireFirst(record)
     return record
   }
 
@@ -567,12 +564,12 @@ extension TaskOptions {
       timeLimit: timeLimit,
       expiryDate: expiryDate?.storable,
       availableDate: chosen ?? delay.map { now.storableDate(after: $0) } ?? now,
-      // If the chosen date has passed, the task is available now, so its date counts from now.
+      // If the chosen date has passed, the task is available now, as if no date was chosen.
       countedFrom: chosen.map { $0 > now } ?? false ? nil : now
     )
   }
 
-  private func checkIsInTime(_ record: TaskRecord) throws(TaskQueueError) {
+  private func checkDoesNotExpireFirst(_ record: TaskRecord) throws(TaskQueueError) {
     guard let expiryDate, record.availableDate >= expiryDate else { return }
     throw TaskQueueError(
       .invalidArgument,

@@ -13,28 +13,29 @@ public struct TaskQueueError: Error, CustomStringConvertible {
     /// The code's name, as in `waitsForItself`.
     public var description: String { name }
 
-    /// An argument makes no sense, such as a negative number of retries.
+    /// An argument has a value that is not allowed, such as a negative number of retries.
     public static let invalidArgument = Code("invalidArgument")
     /// Two payload types have the same name, or two queues of a group have the same name.
     public static let nameTaken = Code("nameTaken")
-    /// The group has no queue of this name.
+    /// The group has no queue with this name.
     public static let unknownQueue = Code("unknownQueue")
-    /// Another task has the same unique key, and either the policy for a new task is
-    /// ``UniquePolicy/reject``, or the call would restart a task.
+    /// Another task has the unique key of a new task with ``UniquePolicy/reject``, or of a task
+    /// that the call would restart.
     public static let duplicate = Code("duplicate")
     /// A dependency is not in the store, or has ended without success.
     public static let unmetDependency = Code("unmetDependency")
-    /// `run()` or `runAvailable()` was called while the queue, or another queue on its store, runs.
+    /// `run()` or `runAvailable()` was called although the queue, or another queue on its store, is
+    /// already running.
     public static let alreadyRunning = Code("alreadyRunning")
     /// The queue was shut down, and performs no more tasks.
     public static let shutDown = Code("shutDown")
-    /// The queue's store failed; ``TaskQueueError/underlying`` says how.
+    /// The queue's store failed; ``TaskQueueError/underlying`` is the store's error.
     public static let storeFailed = Code("storeFailed")
-    /// The queue was destroyed, with its tasks.
+    /// The queue and its tasks were destroyed.
     public static let destroyed = Code("destroyed")
     /// A handler called a function that would wait for the end of its own attempt.
     public static let waitsForItself = Code("waitsForItself")
-    /// The task did not succeed, or it succeeded, but its value is not known.
+    /// The task's value is not known, or the task did not succeed and has no value.
     public static let noValue = Code("noValue")
     /// The store has no task with this ID.
     public static let unknownTask = Code("unknownTask")
@@ -42,7 +43,8 @@ public struct TaskQueueError: Error, CustomStringConvertible {
     public static let isRunning = Code("isRunning")
     /// A task's payload is not of the requested type, or can't be decoded as a value of that type.
     public static let undecodablePayload = Code("undecodablePayload")
-    /// A sealed payload could not be opened, or a payload that should be sealed is not.
+    /// A sealed payload could not be opened, or a payload that must be sealed is not
+    /// (``PayloadSeal``).
     ///
     /// ``TaskQueueError/underlying`` is the error that the ``PayloadSeal`` threw.
     public static let unopenedPayload = Code("unopenedPayload")
@@ -52,7 +54,8 @@ public struct TaskQueueError: Error, CustomStringConvertible {
   public let code: Code
   /// What is wrong and what to do about it, for a person to read.
   public let message: String
-  /// The error of the store or of the seal, if there is one.
+  /// The error of the store or of the ``PayloadSeal`` that caused this error; `nil` if there is
+  /// none.
   ///
   /// It is the store's error if the code is ``Code/storeFailed``, and the seal's error if the code
   /// is ``Code/unopenedPayload``.
@@ -73,24 +76,24 @@ extension TaskQueueError: LocalizedError {
   public var errorDescription: String? { message }
 }
 
-/// How strictly the values of a change are checked.
+/// Checks the values of a change, more or less strictly.
 ///
-/// Each check throws an error that names the value.
-struct FormCheck {
-  /// Checks that every store can store the values, and that they make sense.
-  static let storable = FormCheck(isStorable: true)
-  /// Checks only that the values make sense, as for a file that an earlier version wrote.
-  static let readable = FormCheck(isStorable: false)
+/// Each check throws an error that contains the given name of the value.
+struct ValueChecker {
+  /// Checks that the values are valid, and that every store can store them.
+  static let storable = ValueChecker(checksStorability: true)
+  /// Checks only that the values are valid, as for a file that an earlier version wrote.
+  static let readable = ValueChecker(checksStorability: false)
 
-  private let isStorable: Bool
+  private let checksStorability: Bool
 
   func check(_ date: Date?, _ name: @autoclosure () -> String) throws(TaskQueueError) {
     try TaskQueueError.check(date, name())
-    if isStorable { try TaskQueueError.check(storable: date, name()) }
+    if checksStorability { try TaskQueueError.check(storable: date, name()) }
   }
 
   func check(_ duration: Duration?, _ name: @autoclosure () -> String) throws(TaskQueueError) {
-    if isStorable { try TaskQueueError.check(storable: duration, name()) }
+    if checksStorability { try TaskQueueError.check(storable: duration, name()) }
   }
 
   func check(timeLimit: Duration?, _ name: @autoclosure () -> String) throws(TaskQueueError) {
@@ -99,33 +102,31 @@ struct FormCheck {
     try TaskQueueError.check(timeLimit: timeLimit, name())
   }
 
-  func check(text: String, _ name: @autoclosure () -> String) throws(TaskQueueError) {
-    if isStorable { try TaskQueueError.check(text: text, name()) }
+  func check(string: String, _ name: @autoclosure () -> String) throws(TaskQueueError) {
+    if checksStorability { try TaskQueueError.check(string: string, name()) }
   }
 
-  func check(texts: Set<String>, _ name: @autoclosure () -> String) throws(TaskQueueError) {
-    if isStorable { try TaskQueueError.check(texts: texts, name()) }
+  func check(strings: Set<String>, _ name: @autoclosure () -> String) throws(TaskQueueError) {
+    if checksStorability { try TaskQueueError.check(strings: strings, name()) }
   }
 
   func check(queue: String) throws(TaskQueueError) {
-    if isStorable { try TaskQueueError.check(queue: queue) }
+    if checksStorability { try TaskQueueError.check(queue: queue) }
   }
 
   func check(_ failure: TaskFailure?, _ name: @autoclosure () -> String) throws(TaskQueueError) {
     guard let failure else { return }
     try check(failure.date, "the date of \(name())")
-    try check(text: failure.reason, "the text of \(name())")
+    try check(string: failure.reason, "the text of \(name())")
   }
 
   func check(rememberedUnder name: String, _ value: [UInt8]) throws(TaskQueueError) {
     try TaskQueueError.check(rememberedUnder: name, value)
-    try check(text: name, "the name of a remembered value")
+    try check(string: name, "the name of a value in a task's memory")
   }
 }
 
-/// Checks for values that stores can't store or that make no sense to a queue.
-///
-/// Each check throws an error that names the value.
+/// Checks values: each check throws an error, with the given name of the value, if it is invalid.
 extension TaskQueueError {
   static func check(_ date: Date?, _ name: @autoclosure () -> String) throws(TaskQueueError) {
     guard let seconds = date?.timeIntervalSince1970, !seconds.isFinite else { return }
@@ -142,7 +143,8 @@ extension TaskQueueError {
 
   static func check(timeLimit: Duration?, _ name: @autoclosure () -> String) throws(TaskQueueError)
   {
-    // No store can represent a time limit above 2⁶⁰ s, which exceeds the age of the universe.
+    // No store can represent a time limit above 2⁶⁰ s. The message has the lower limit for new
+    // tasks.
     guard let timeLimit, timeLimit <= .zero || timeLimit > .seconds(Int64(1) << 60) else { return }
     throw TaskQueueError(
       .invalidArgument,
@@ -175,14 +177,20 @@ extension TaskQueueError {
   private static var maxQueueNameLength: Int { 255 }
 
   static func check(queue name: String) throws(TaskQueueError) {
-    guard name.utf8.count > maxQueueNameLength || name.utf8.contains(where: { $0 < 0x20 }) else {
-      return
+    guard name.utf8.count <= maxQueueNameLength else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "the name '\(name.prefix(80))…' of a queue has \(name.utf8.count) bytes of UTF-8; give at "
+          + "most \(maxQueueNameLength)"
+      )
     }
-    throw TaskQueueError(
-      .invalidArgument,
-      "the name of a queue has \(name.utf8.count) bytes or contains a control character; give "
-        + "at most \(maxQueueNameLength) bytes and no control characters"
-    )
+    guard !name.utf8.contains(where: { $0 < 0x20 }) else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "the name of a queue contains a control character: \(name.debugDescription); give a name "
+          + "without it"
+      )
+    }
   }
 
   static func check(dependencies: Set<TaskID>, _ name: @autoclosure () -> String)
@@ -199,15 +207,15 @@ extension TaskQueueError {
   static func check(_ conditions: Set<TaskCondition>, _ name: @autoclosure () -> String)
     throws(TaskQueueError)
   {
-    if conditions.contains("") { throw emptyMember(of: name()) }
+    if conditions.contains("") { throw emptyStringError(in: name()) }
   }
 
   static func check(_ tags: Set<String>, _ name: @autoclosure () -> String) throws(TaskQueueError) {
-    try check(texts: tags, name())
-    if tags.contains("") { throw emptyMember(of: name()) }
+    try check(strings: tags, name())
+    if tags.contains("") { throw emptyStringError(in: name()) }
   }
 
-  private static func emptyMember(of name: String) -> TaskQueueError {
+  private static func emptyStringError(in name: String) -> TaskQueueError {
     TaskQueueError(.invalidArgument, "\(name) contains an empty string; remove it")
   }
 }

@@ -1,28 +1,29 @@
 public import SystemFoundation
 
-/// Where a task is in its life.
+/// The state of a task: it waits, is being performed, or has ended.
 ///
 /// More states may be added.
 @nonexhaustive
 public enum TaskState: String, Sendable, Hashable, CaseIterable {
-  /// The task waits to be performed: from its available date on, when a worker is free.
+  /// The task waits until it can be performed: for its available date or a worker, for example.
   case waiting
   /// The task is being performed: a queue has claimed it.
   case running
-  /// The task's last attempt suspended it: it waits for a date, for a completion, or for both.
+  /// The task's handler has suspended it until a date, until a completion arrives, or until either.
   ///
-  /// A suspended task occupies no worker, and its wait counts as no attempt. See <doc:WorkInSteps>.
+  /// A suspended task occupies no worker, and its wait does not count as an attempt. See
+  /// <doc:WorkInSteps>.
   case suspended
   /// The task is parked because its payload could not be decoded.
   ///
   /// A parked task is tried again when the queue next runs, or when a handler is registered under
   /// the task's name.
   case parked
-  /// The task was paused by ``TaskQueue/pause(_:)``, until it is resumed or restarted.
+  /// The task was paused by ``TaskQueue/pause(_:)``, and waits until it is resumed or restarted.
   case paused
-  /// The task has succeeded, and is retained by the queue's retention policy.
+  /// The task has succeeded, and is retained (``Retention``).
   case succeeded
-  /// The task was abandoned, and is retained with the reason: a dead letter.
+  /// The task was abandoned, and is retained with the reason: it is a *dead letter*.
   case abandoned
   /// The task was cancelled, and is retained.
   case cancelled
@@ -49,7 +50,7 @@ public enum TaskOutcome: Sendable, Hashable {
   /// The task was abandoned; the reason is the text of the last error.
   ///
   /// A task is abandoned if its retries are used up, if its handler abandons it, if it has expired,
-  /// or if it has interrupted the process too often.
+  /// or if too many processes have ended while they performed it.
   case abandoned(reason: String)
   /// The task was cancelled before it ended.
   case cancelled
@@ -68,7 +69,7 @@ extension TaskOutcome: CustomStringConvertible {
 
 /// Why an attempt failed, and when.
 public struct TaskFailure: Sendable, Hashable {
-  /// The text of the error.
+  /// The text of the attempt's error.
   public let reason: String
   /// When the attempt ended.
   public let date: Date

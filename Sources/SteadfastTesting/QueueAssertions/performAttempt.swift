@@ -129,9 +129,9 @@ public func performAttempt<Handler: TaskHandler>(
   handler: Handler
 ) async throws -> AttemptResult {
   var chosen = TaskOptions(maxRetries: maxRetries, usesBackoff: usesBackoff)
-  chosen.fill(from: options)
-  chosen.fill(from: payload.options)
-  chosen.fill(from: configuration.taskDefaults)
+  chosen.setMissingOptions(from: options)
+  chosen.setMissingOptions(from: payload.options)
+  chosen.setMissingOptions(from: configuration.taskDefaults)
   let attempted = AttemptedTask(
     payload: try payload.decodedAfterRestart(),
     retryCount: retryCount,

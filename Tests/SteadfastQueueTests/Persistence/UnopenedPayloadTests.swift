@@ -33,8 +33,8 @@ import Testing
     #expect(
       record.lastError
         == """
-        the payload of the task \(first.id) ('Note') can't be opened: the key does not fit. It \
-        stays in the store, unchanged
+        the payload of the task \(first.id) ('Note') can't be opened: the key does not fit. The \
+        payload stays in the store; use a seal that can open it
         """
     )
     seal.setKeys(2, 1)

@@ -43,15 +43,16 @@ struct CronLineTests {
 
   @Test(arguments: [
     ("", "0 fields"), ("* * * *", "4 fields"), ("* * * * * root", "6 fields"),
-    ("60 * * * *", "'60' is no minute"), ("* 24 * * *", "'24' is no hour"),
-    ("* * 0 * *", "'0' is no day of the month"), ("* * * 13 *", "'13' is no month"),
-    ("* * * * 8", "'8' is no day of the week"), ("* * * foo *", "such as 'feb'"),
-    ("-5 * * * *", "'' is no minute"), ("+5 * * * *", "'+5' is no minute"),
-    ("1,,2 * * * *", "'' is no minute"), ("5-1 * * * *", "ends before it begins"),
+    ("60 * * * *", "'60' is not a valid minute"), ("* 24 * * *", "'24' is not a valid hour"),
+    ("* * 0 * *", "'0' is not a valid day of the month"),
+    ("* * * 13 *", "'13' is not a valid month"),
+    ("* * * * 8", "'8' is not a valid day of the week"), ("* * * foo *", "such as 'feb'"),
+    ("-5 * * * *", "'' is not a valid minute"), ("+5 * * * *", "'+5' is not a valid minute"),
+    ("1,,2 * * * *", "'' is not a valid minute"), ("5-1 * * * *", "ends before it begins"),
     ("1-2-3 * * * *", "too many"), ("*/2/3 * * * *", "too many"), ("*/0 * * * *", "at least 1"),
     ("*/x * * * *", "at least 1"), ("5/10 * * * *", "'5-59/2'"), ("@never", "1 fields"),
     ("0 0 30 2 *", "none of its months"), ("0 0 31 4,6,9,11 *", "none of its months"),
-    ("99999999999999999999 * * * *", "is no minute"),
+    ("99999999999999999999 * * * *", "is not a valid minute"),
   ])
   func `an invalid line is rejected, and the error has the reason`(line: String, text: String) {
     let error = #expect(throws: TaskQueueError.self) { try ScheduleRule.cron(line, in: .gmt) }

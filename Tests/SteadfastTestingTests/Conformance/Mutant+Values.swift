@@ -111,10 +111,10 @@ extension Mutant {
       $0.overlooks = { $0.message.contains("bytes of UTF-8; give it 1 to") }
     },
     Mutant("a value that is too long is accepted", breaks: "form.values") {
-      $0.overlooks = { $0.message.contains("a store holds at most") }
+      $0.overlooks = { $0.message.contains("give at most 65536") }
     },
     Mutant("a NUL in the name of a value is accepted", breaks: "form.values") {
-      $0.overlooks = { $0.message.contains("the name of a value has a NUL") }
+      $0.overlooks = { $0.message.contains("the name of a value contains a NUL") }
     },
     Mutant("a destroyed store leaves its values", breaks: "life.values") {
       $0.erasesValues = false

@@ -462,7 +462,7 @@ final class Submission: PipelineItem {
   func commit(to table: inout TaskTable) -> Committed {
     let outcomes: [ChangeOutcome] =
       switch caller {
-      case .changes(let staged, _, _) where staged.count == 1: table.commit(staged[0]).answer
+      case .changes(let staged, _, _) where staged.count == 1: table.commit(staged[0]).inArray
       case .changes(let staged, _, _): staged.map { table.commit($0) }
       case .claim: []
       }

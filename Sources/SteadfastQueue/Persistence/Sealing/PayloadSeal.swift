@@ -1,6 +1,6 @@
 public import SystemFoundation
 
-/// Your encryption: it makes stored payloads unreadable, and readable again.
+/// Your encryption of payloads: two functions that encrypt and decrypt them.
 ///
 /// ```swift
 /// let seal = PayloadSeal { payload, context in
@@ -12,23 +12,23 @@ public import SystemFoundation
 /// let queue = TaskQueue(persistence: store)
 /// ```
 ///
-/// <doc:SealingPayloads> shows a seal with AES, and says what stays readable nevertheless.
+/// <doc:SealingPayloads> shows a seal with AES, and says which data is not encrypted.
 public struct PayloadSeal: Sendable {
   let seal: @Sendable (Data, Context) throws -> Data
   let open: @Sendable (Data, Context) throws -> Data
 
   /// Makes a seal from two functions, each of which reverses the other.
   ///
-  /// They are called in the isolation of the caller that enqueues, and of a queue's workers,
-  /// several at a time. Load the keys beforehand: the functions must not wait.
+  /// They are called in the isolation of callers that enqueue and of the queue's workers, possibly
+  /// at the same time. They can't be `async`, so load the keys beforehand.
   ///
   /// - Parameters:
   ///   - seal: Returns the bytes to store instead of a payload. It is called once or more for each
   ///     new task. If it throws, `enqueue` throws the same error, and nothing is added. Encryption
   ///     must use a new random nonce for each call.
-  ///   - open: Returns the payload for stored bytes. If it throws, the task is parked, like a task
-  ///     whose payload can't be decoded, until a handler is registered for it again or the queue
-  ///     runs again.
+  ///   - open: Returns the payload for the stored bytes. If it throws, the task is parked, like a
+  ///     task whose payload can't be decoded: it waits until a handler is registered for its name
+  ///     again, or the queue runs again.
   public init(
     seal: @escaping @Sendable (_ payload: Data, _ context: Context) throws -> Data,
     open: @escaping @Sendable (_ sealed: Data, _ context: Context) throws -> Data
@@ -37,22 +37,22 @@ public struct PayloadSeal: Sendable {
     self.open = open
   }
 
-  /// The task that a payload belongs to.
+  /// What a payload belongs to, so that the encryption can authenticate it.
   public struct Context: Sendable, Hashable {
-    /// The task's ID; all zeros for a task with a unique key.
+    /// The task's ID; all zeros if the task has a unique key.
     ///
-    /// Such a task can take over the payload of a later task with the same key.
+    /// A task with a unique key can take over the payload of a later task with the same key.
     public let id: TaskID
-    /// The task's unique key, if it has one.
+    /// The task's unique key; `nil` if it has none.
     public let uniqueKey: String?
-    /// The name under which its handler is found.
+    /// The name under which the task's handler is registered.
     public let name: String
     /// The format of the payload's bytes before they are sealed.
     public let format: StoredPayload.Format
     /// The schema version of the payload's type.
     public let version: Int
 
-    /// Makes a context for testing a seal; a store that seals payloads makes its own.
+    /// Makes a context, for tests of a seal.
     public init(
       id: TaskID,
       uniqueKey: String? = nil,
@@ -69,14 +69,14 @@ public struct PayloadSeal: Sendable {
 
     /// The properties of the context as bytes, for authenticated encryption.
     ///
-    /// Bytes that were sealed with this data can't be opened as the payload of another task, except
-    /// a task with the same name, unique key, format and version: ``id`` is all zeros if there is a
-    /// unique key.
+    /// If a payload was encrypted with this data, it can't be decrypted as the payload of another
+    /// task. There is one exception: tasks with a unique key have the same data if their name, key,
+    /// format and version are the same.
     ///
     /// The data consists of the 16 bytes of the ID; the 8 bytes of the version, highest byte first;
     /// one byte that is 0 for JSON and 1 for other bytes; the name in UTF-8; and, if there is a
-    /// unique key, the key in UTF-8 and its length in bytes, as 8 bytes, highest byte first. It is
-    /// the same in every version of this library.
+    /// unique key, the key in UTF-8 and its length in bytes, as 8 bytes, highest byte first. The
+    /// data is the same in every version of this library.
     public var authenticatedData: Data {
       var data = Data(capacity: 25 + name.utf8.count)
       func append(_ number: UInt64) {

@@ -1,30 +1,28 @@
 import SystemFoundation
 
 extension Persistence {
-  /// Returns this store with payloads that are sealed when stored, and opened when used.
+  /// Returns a store that encrypts payloads before it stores them in this store.
   ///
-  /// The values that a task remembers are sealed as well, but their names are not.
-  ///
-  /// Everything else about a task is stored as it is: its name, unique key, tags, dates, and error
-  /// texts. So are values (``TaskQueue/setValue(_:named:durability:)``). Schedules contain
-  /// payloads, and are sealed as a whole.
+  /// Payloads are *sealed* (encrypted) when they are stored, and *opened* (decrypted) when they are
+  /// used. Schedules, which contain payloads, are sealed, and so are the values in a task's memory,
+  /// but not their names. Everything else is stored as it is: a task's name, unique key, tags,
+  /// dates and error texts, and values (``TaskQueue/setValue(_:named:durability:)``).
   ///
   /// A task whose payload can't be opened is parked, with an error that says so. It blocks no other
-  /// task except the successor of its unique key. It waits again when a handler is registered for
-  /// it again, or when the queue runs again. Look-ups show it too, but ``StoredPayload/bytes()``
-  /// throws.
+  /// task except the successor of its unique key. The task waits again when a handler is registered
+  /// for its name again, or when the queue runs again. Look-ups find the task, too, but
+  /// ``StoredPayload/bytes()`` throws.
   ///
-  /// Payloads are opened when they are used, and no plain copy exists between `enqueue` and the
-  /// attempt.
+  /// Between `enqueue` and the attempt, no copy of the payload exists that is not sealed.
   ///
   /// - Parameters:
   ///   - seal: The functions that seal and open payloads.
-  ///   - acceptsPlain: Whether to perform tasks that were stored without a seal. By default, they
-  ///     are parked, like tasks that can't be opened. So a writer to the store that lacks the key
-  ///     can't add tasks to it. Pass `true` as long as the store contains tasks from before it had
-  ///     a seal. Remembered values and schedules that can't be opened then count as plain if they
-  ///     are JSON.
-  /// - Returns: The store to give the queue, instead of this one.
+  ///   - acceptsPlain: Whether to perform tasks whose payloads are not sealed. By default, such
+  ///     tasks are parked, so that a program without the key can't add tasks to the store. Pass
+  ///     `true` as long as the store contains tasks that were added before the store had a seal.
+  ///     Values in a task's memory, and schedules, are then used as they are if they are JSON and
+  ///     can't be opened.
+  /// - Returns: The store to give the queue, instead of this store.
   public func sealingPayloads(
     with seal: PayloadSeal,
     acceptsPlain: Bool = false
@@ -50,12 +48,12 @@ struct SealedStore: StoreWrapper {
     return try await base.apply(changes, durability: durability)
   }
 
-  /// Gives insertions that are sent again the seals with which they were stored.
+  /// Changes repeated insertions: each gets the sealed payload that is already stored.
   ///
-  /// Each sealing of a payload gives different bytes, so the store would consider it a different
-  /// payload.
+  /// A payload is sealed to different bytes each time. So the base store would not recognise that
+  /// the insertion is repeated.
   ///
-  /// - Returns: Whether the batch contains such an insertion.
+  /// - Returns: Whether the batch contains a repeated insertion.
   private func restoreSeals(
     in changes: inout [TaskChange],
     of batch: [TaskChange]
@@ -124,10 +122,10 @@ struct SealedStore: StoreWrapper {
       return .insert(try sealed(record), onDuplicate: policy)
     case .update(let id, let update):
       guard let payload = update.payload else { return change }
-      // A payload is sealed for a task and its name, and the change does not contain the name.
+      // The context of a payload contains the task's name, but the change does not. Look it up.
       let filter = TaskFilter(ids: [id], queue: nil)
       guard let record = try await base.tasks(matching: filter, after: nil, limit: 1).first else {
-        // The task does not exist, so the store refuses the change, and this payload is not stored.
+        // The task does not exist. The base store refuses the change, and stores no payload.
         return .update(id, update.replacing(payload: StoredPayload([], format: .sealedBinary)))
       }
       return .update(
@@ -153,7 +151,7 @@ struct SealedStore: StoreWrapper {
     switch record.payload.format {
     case .json: format = .sealedJSON
     case .binary: format = .sealedBinary
-    // The record was copied from another store, with a sealed payload.
+    // The record comes from another store that seals payloads.
     case .sealedJSON, .sealedBinary: return record
     }
     let context = PayloadSeal.Context(record, format: record.payload.format)
@@ -165,8 +163,8 @@ struct SealedStore: StoreWrapper {
 
   /// Returns the task with a payload that is opened each time its bytes are read.
   ///
-  /// So the workers open payloads in parallel, rather than the claim: there is only one claim at a
-  /// time.
+  /// So payloads are opened by the workers, in parallel, and not by the claim: there is only one
+  /// claim at a time.
   private func opened(_ record: TaskRecord) -> TaskRecord {
     let format: StoredPayload.Format
     switch record.payload.format {
@@ -183,7 +181,7 @@ struct SealedStore: StoreWrapper {
           return Array(try openPayload(bytes, in: context, of: record, with: seal))
         } catch {
           throw record.unopenedPayloadError(
-            "can't be opened: \(error). It stays in the store, unchanged",
+            "can't be opened: \(error). The payload stays in the store; use a seal that can open it",
             underlying: error
           )
         }
@@ -200,7 +198,8 @@ struct SealedStore: StoreWrapper {
     do {
       return try seal.open(bytes, context)
     } catch {
-      // Earlier versions used the ID to seal the payload of a task with a unique key.
+      // For a task with a unique key, earlier versions used a context with the ID instead of the
+      // key.
       guard context.uniqueKey != nil,
         let old = try? seal.open(bytes, context.identified(by: record.id))
       else { throw error }
@@ -213,8 +212,8 @@ struct SealedStore: StoreWrapper {
     return record.replacing(
       payload: StoredPayload(format: payload.format, version: payload.version) {
         throw record.unopenedPayloadError(
-          "is not sealed, and its store refuses plain payloads: it was stored before there was "
-            + "a seal, or by another program"
+          "is not sealed, and the store refuses plain payloads: the payload was stored before the "
+            + "store had a seal, or by another program; pass acceptsPlain: true to perform the task"
         )
       }
     )
@@ -251,17 +250,17 @@ extension TaskRecord {
   }
 }
 
-/// Remembered values, sealed for the task and the name.
+/// Seals and opens the values in a task's memory.
 extension SealedStore {
-  /// Returns the bytes to store for a value that a task remembers.
+  /// Returns the bytes to store for a value in a task's memory.
   ///
-  /// An empty value is stored as it is: it only says that a completion is awaited.
+  /// An empty value stays empty, because the base store must see that the value awaits a
+  /// completion.
   func sealed(_ value: [UInt8], rememberedUnder name: String, by id: TaskID) throws -> [UInt8] {
     guard !value.isEmpty else { return [] }
     return Array(try seal.seal(Data(value), .init(memory: name, of: id)))
   }
 
-  /// Returns the bytes that a task remembers, from the stored, sealed bytes.
   func opened(_ value: [UInt8], rememberedUnder name: String, by id: TaskID) throws -> [UInt8] {
     guard !value.isEmpty else { return [] }
     do {
@@ -271,71 +270,69 @@ extension SealedStore {
       if acceptsPlain, Self.isPlain(value) { return value }
       throw TaskQueueError(
         .unopenedPayload,
-        "the value that the task \(id) remembers under '\(name)' can't be opened: \(error). It stays "
-          + "stored until it can be opened",
+        "the value '\(name)' in the memory of the task \(id) can't be opened: \(error). The value "
+          + "stays in the store; use a seal that can open it",
         underlying: error
       )
     }
   }
 
-  /// Returns whether a value is not sealed.
+  /// Returns whether a value in a task's memory, or the value of a schedule, is not sealed.
   ///
-  /// Remembered values and schedules are JSON. Sealed bytes are not.
+  /// Such values are JSON, and sealed bytes are not.
   static func isPlain(_ value: [UInt8]) -> Bool {
     String(validating: value, as: UTF8.self) != nil
       && (try? JSONDecoder().decode(AnyJSON.self, from: Data(value))) != nil
   }
 }
 
-/// Accepts any JSON value, and keeps nothing of it.
+/// Any JSON value; used only to find out whether bytes are JSON.
 private struct AnyJSON: Decodable {
   init(from decoder: any Decoder) throws {}
 }
 
 extension PayloadSeal.Context {
-  /// The context of a remembered value.
-  ///
-  /// No payload has the version 0.
+  /// Makes the context of a value in a task's memory; no payload has its version, 0.
   fileprivate init(memory name: String, of id: TaskID) {
     self.init(id: id, name: name, format: .binary, version: 0)
   }
 }
 
-/// The values of schedules contain payloads, so these values are sealed too.
-///
-/// The same bytes are sealed differently each time. So the comparison uses the opened present
-/// value, and the store below compares the sealed bytes.
+/// Seals and opens the values of schedules, which contain payloads.
 extension SealedStore {
   /// Returns whether a value with this name is sealed: only the values of schedules are.
   static func sealsValue(named name: String) -> Bool {
     name.utf8.starts(with: "steadfast.schedule.".utf8)
   }
 
-  /// The bytes that stand for a value that can't be opened when values are compared.
+  /// The bytes that replace a value that can't be opened when values are compared.
   ///
   /// The value of a schedule is never empty.
   static var unopenedValue: [UInt8] { [] }
 
-  /// Returns the change with which the store below compares and sets the sealed bytes.
+  /// Returns the change with which the base store compares and sets the sealed bytes.
+  ///
+  /// The same bytes are sealed to different bytes each time. So the base store can't compare its
+  /// value with newly sealed bytes. Instead, this function opens the base store's current value,
+  /// and compares it with `old`. If the two are equal, the change expects the current sealed bytes.
   func sealedChange(
     ofValueNamed name: String,
     from old: [UInt8]?,
     to new: [UInt8]?
   ) async throws -> TaskChange {
     var expected = old
-    if let old, let present = try await base.value(named: name) {
-      // If the stored value can be opened now, it is no longer the expected one.
+    if let old, let current = try await base.value(named: name) {
+      // If `old` is a value that could not be opened, the current value must not open either.
       let plain =
         old == Self.unopenedValue
-        ? try? openedValue(present, named: name) : try openedValue(present, named: name)
-      if plain ?? Self.unopenedValue == old { expected = present }
+        ? try? openedValue(current, named: name) : try openedValue(current, named: name)
+      if plain ?? Self.unopenedValue == old { expected = current }
     }
     let context = PayloadSeal.Context(value: name)
     let sealed = try new.map { Array(try seal.seal(Data($0), context)) }
     return .setValue(named: name, from: expected, to: sealed)
   }
 
-  /// Returns the original bytes of the sealed value of a schedule.
   func openedValue(_ value: [UInt8], named name: String) throws -> [UInt8] {
     do {
       return Array(try seal.open(Data(value), PayloadSeal.Context(value: name)))
@@ -344,8 +341,8 @@ extension SealedStore {
       if acceptsPlain, Self.isPlain(value) { return value }
       throw TaskQueueError(
         .unopenedPayload,
-        "the value '\(name)' of a schedule can't be opened: \(error). It stays stored until "
-          + "it can be opened",
+        "the value '\(name)' of a schedule can't be opened: \(error). The value stays in the store; "
+          + "use a seal that can open it",
         underlying: error
       )
     }
@@ -353,7 +350,7 @@ extension SealedStore {
 }
 
 extension PayloadSeal.Context {
-  /// The context of a value: a unique key that no task has, and a version that no payload has.
+  /// Makes the context of a schedule's value; no payload has its version, 0.
   fileprivate init(value name: String) {
     self.init(
       id: TaskID(high: 0, low: 0),

@@ -255,7 +255,7 @@ struct AttemptJudge: Sendable {
   /// Returns whether a task that has succeeded is retained, by the configuration or because its
   /// unique key still prevents duplicates.
   private func retainsSuccess(of record: TaskRecord, now: Date) -> Bool {
-    retainsSucceeded || record.isDeduplicating(on: now)
+    retainsSucceeded || record.isDeduplicating(at: now)
   }
 
   /// Returns the change that carries out a command.

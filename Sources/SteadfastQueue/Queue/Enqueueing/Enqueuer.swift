@@ -46,8 +46,8 @@ struct TaskDraft {
     _ others: TaskOptions = TaskOptions()
   ) {
     var options = options
-    options.fill(from: others)
-    options.fill(from: payload.options)
+    options.setMissingOptions(from: others)
+    options.setMissingOptions(from: payload.options)
     self.init(
       Payload.taskName,
       StoredPayload(payload),
@@ -58,7 +58,7 @@ struct TaskDraft {
 
   /// Returns a draft in which the queue's defaults replace options that are not set.
   consuming func filled(from defaults: TaskOptions) -> TaskDraft {
-    options.fill(from: defaults)
+    options.setMissingOptions(from: defaults)
     return self
   }
 

@@ -197,17 +197,17 @@ final class GroupUse: StoreUse {
     self.use = use
   }
 
-  func begin(_: String, on store: any Persistence) throws(TaskQueueError) {
+  func beginRun(ofQueue _: String, on store: any Persistence) throws(TaskQueueError) {
     try runningCount.withLock { count throws(TaskQueueError) in
-      if count == 0 { try use?.begin(name, on: store) }
+      if count == 0 { try use?.beginRun(ofQueue: name, on: store) }
       count += 1
     }
   }
 
-  func end() {
+  func endRun() {
     runningCount.withLock { count in
       count -= 1
-      if count == 0 { use?.end() }
+      if count == 0 { use?.endRun() }
     }
   }
 }

@@ -1,14 +1,13 @@
 import SystemFoundation
 
-/// A type-erased handler, which decodes payloads itself.
+/// A type-erased handler, which decodes its tasks' payloads.
 ///
-/// It is a class because the queue looks it up for each attempt. Copying a structure of closures
-/// would retain each closure.
+/// It is a class because the queue gets a handler from a table for each attempt: copying a
+/// structure with several closures would retain each of them.
 final class AnyHandler: Sendable {
   let perform: @Sendable (TaskRecord, TaskContext) async -> AttemptEnd
-  /// The hooks, if the handler has any.
   let hooks: Hooks?
-  /// The type of its payloads; `nil` if it accepts any JSON.
+  /// The type of the payloads; `nil` if the handler accepts any JSON.
   let payloadType: PayloadType?
 
   private init<Payload, Output: Sendable>(
@@ -34,7 +33,7 @@ final class AnyHandler: Sendable {
     }
   }
 
-  /// A payload's type, and its full name for error messages.
+  /// A payload type, and its full name for error messages.
   struct PayloadType: Sendable {
     let identifier: ObjectIdentifier
     let name: String
@@ -45,6 +44,7 @@ final class AnyHandler: Sendable {
     }
   }
 
+  /// The methods of a ``TaskHandler``, except the one that performs the task.
   struct Hooks: Sendable {
     let retryDate: @Sendable (TaskRecord, TaskContext, any Error, Date) async -> Date
     let shouldRestart: @Sendable (TaskRecord, TaskContext, any Error) async -> Bool
@@ -74,7 +74,7 @@ extension AnyHandler {
     self.init(of: nil, decode: { try $0.untypedPayload }, body)
   }
 
-  /// Makes a handler with hooks.
+  /// Makes a handler with the hooks of a ``TaskHandler``.
   convenience init<Handler: TaskHandler>(_ handler: Handler) {
     let hooks = Hooks(
       retryDate: { record, context, error, date in
@@ -101,17 +101,18 @@ extension AnyHandler {
 }
 
 extension TaskRecord {
-  /// The payload as a value of its type.
+  /// Returns the payload as a value of its type.
   ///
-  /// - Throws: an ``UndecodablePayload``, or a ``TaskQueueError`` if it can't be opened.
+  /// - Throws: an ``UndecodablePayload``; a ``TaskQueueError`` if the payload can't be decrypted.
   func decodedPayload<Payload: TaskPayload>(as type: Payload.Type) throws -> Payload {
     if let value = payload.value(as: type) { return value }
     let version = payload.version
     guard version <= Payload.schemaVersion else {
       throw UndecodablePayload(
         description:
-          "the payload of '\(name)' has the schema version \(version), but the latest that \(type) "
-          + "can decode is \(Payload.schemaVersion): a newer version of the program has stored it"
+          "the payload of '\(name)' has the schema version \(version), but this version of the "
+          + "program knows \(type) up to \(Payload.schemaVersion); run the version that stored it, "
+          + "or a later one"
       )
     }
     let json = try openedPayload
@@ -124,7 +125,7 @@ extension TaskRecord {
 
   /// The payload as a JSON value.
   ///
-  /// - Throws: an ``UndecodablePayload``, or a ``TaskQueueError`` if it can't be opened.
+  /// - Throws: an ``UndecodablePayload``; a ``TaskQueueError`` if the payload can't be decrypted.
   var untypedPayload: JSONValue {
     get throws {
       if let value = payload.value(as: JSONValue.self) { return value }
@@ -137,10 +138,10 @@ extension TaskRecord {
     }
   }
 
-  /// The payload's unsealed bytes, which the handler's type decodes.
+  /// The payload's bytes, which are not encrypted.
   ///
-  /// - Throws: a ``TaskQueueError`` if they are sealed and were not opened; what the payload's
-  ///   encoding throws.
+  /// - Throws: a ``TaskQueueError`` if the payload is encrypted (``PayloadSeal``), but the store is
+  ///   not set up to decrypt it; what ``StoredPayload/bytes()`` throws.
   private var openedPayload: Data {
     get throws {
       guard payload.format.isSealed else { return Data(try payload.bytes()) }

@@ -2,10 +2,10 @@ import Synchronization
 
 /// The handlers of a queue, by the names of the tasks that they perform.
 final class HandlerTable: Sendable {
-  /// The time zones that schedules were created with.
+  /// The time zones of the queue's schedules.
   let zones = TimeZones()
 
-  /// The task names of a payload type: the current one and the former ones.
+  /// Returns the names of the tasks with a payload type: the current name and the former ones.
   static func names<Payload: TaskPayload>(of type: Payload.Type) -> [String] {
     [type.taskName] + type.formerTaskNames
   }
@@ -14,27 +14,26 @@ final class HandlerTable: Sendable {
     var handlers: [String: AnyHandler] = [:] { didSet { recent = nil } }
     /// The most recently looked-up name, with its handler.
     private var recent: (name: ComparedText, handler: AnyHandler?)?
-    /// The handler for names that have no handler of their own.
+    /// The handler for all names that have no handler of their own.
     var fallback: AnyHandler?
-    /// The maximum number of tasks of each registered name that may be performed at a time.
+    /// For each registered name, the maximum number of its tasks that may be performed at a time.
     var limits: [String: Int] = [:]
-    /// The names that are paused in memory, whether they have a handler or not.
+    /// The names that are paused in memory, with a handler or without.
     var pausedNames: Set<String> = []
     /// The names that are paused in the store.
     var storedPausedNames: Set<String> = []
-    /// The maximum number of tasks of each name that may be performed at a time; 0 for a paused
-    /// name.
+    /// Like `limits`, but 0 for each paused name.
     var capacities: [String: Int] = [:]
     /// The number of changes to `capacities` so far.
     var version = 0
     /// Whether the table is closed: it accepts no handlers, and no more tasks are performed.
     var isClosed = false
-    /// The error for the first handler that was refused.
-    var refusal: TaskQueueError?
+    var firstRefusal: TaskQueueError?
 
-    /// Throws if a name is equal to another registered name in Swift although its bytes differ.
+    /// Throws if the name differs in its bytes from a name that Swift's `==` considers equal.
     ///
-    /// The names of a ``ClaimRequest`` can't contain both.
+    /// The other name may be registered, or among `names`. A dictionary can't have both as keys,
+    /// and a ``ClaimRequest`` contains a dictionary of names.
     func checkSpelling(of name: String, among names: [String]) throws(TaskQueueError) {
       let isRegistered = handlers[name] != nil && handlers[exactly: name] == nil
       guard isRegistered || names.contains(where: { $0 == name && !$0.isExactly(name) }) else {
@@ -42,12 +41,12 @@ final class HandlerTable: Sendable {
       }
       throw TaskQueueError(
         .nameTaken,
-        "the name '\(name)' is already registered with different bytes of UTF-8, and a queue "
-          + "accepts only one of the two forms: use the same form everywhere"
+        "the name '\(name)' is already registered with different bytes of UTF-8, such as a composed "
+          + "and a decomposed é; write the name with the same bytes everywhere"
       )
     }
 
-    /// Returns the handler that is registered for a name.
+    /// Returns the handler that is registered for a name, and caches it for the next call.
     mutating func handler(named name: String) -> AnyHandler? {
       // Most tasks have the same name as the previous task.
       if let recent, recent.name.isExactly(name) { return recent.handler }
@@ -67,13 +66,13 @@ final class HandlerTable: Sendable {
   }
 
   private let state = Mutex(State())
-  private let hasRefused = Atomic(false)
+  private let isRefusalRecorded = Atomic(false)
 
-  /// The maximum numbers of tasks to claim, by name.
+  /// The maximum number of tasks with each name that may be performed at a time.
   ///
-  /// `names` has the maximum number of tasks of each name that may be performed at a time, and
-  /// `version` the number of changes to it so far. `others` is the maximum for all other names.
-  var room: (names: [String: Int], version: Int, others: Int) {
+  /// `names` contains the registered and the paused names. `version` is the number of changes to
+  /// `names` so far. `others` is the maximum for each name that is not in `names`.
+  var capacities: (names: [String: Int], version: Int, others: Int) {
     state.withLock { ($0.capacities, $0.version, $0.fallback == nil ? 0 : .max) }
   }
 
@@ -83,14 +82,14 @@ final class HandlerTable: Sendable {
     state.withLock { $0.handler(named: name) ?? $0.fallback }
   }
 
-  /// Returns whether a handler performs the tasks of a name, or the table is closed.
+  /// Returns whether a handler performs the tasks with a name; `true` if the table is closed.
   func canPerform(_ name: String) -> Bool {
     state.withLock { $0.isClosed || $0.fallback != nil || $0.handler(named: name) != nil }
   }
 
   /// Registers a handler for some names, and replaces handlers for the same payload type.
   ///
-  /// - Throws: the reason why the handler is refused. Then it is registered for none of the names.
+  /// - Throws: an error if the handler is refused for a name. It is then registered for no name.
   func register(_ handler: AnyHandler, names: [String], limit: Int?) throws(TaskQueueError) {
     if let limit, limit < 1 {
       throw TaskQueueError(
@@ -99,11 +98,12 @@ final class HandlerTable: Sendable {
           + "or more, or nil for no limit other than the queue's"
       )
     }
-    // Release replaced handlers after unlocking: their deinitializers may call the table.
+    // Keep the replaced handlers until the lock is released: their deinitializers may call the
+    // table.
     let replaced = try state.withLock { state throws(TaskQueueError) -> [AnyHandler?] in
       guard !state.isClosed else { return [] }
       for name in names {
-        try handler.checkAccepts(name, from: state.handlers[name])
+        try handler.checkCanPerformTasks(named: name, replacing: state.handlers[name])
         try state.checkSpelling(of: name, among: names)
       }
       return names.map { name in
@@ -115,8 +115,8 @@ final class HandlerTable: Sendable {
     withExtendedLifetime(replaced) {}
   }
 
-  /// Returns a text that explains why no handler performs the tasks of a name.
-  func reasonForNone(named name: String) -> String {
+  /// Returns an explanation, for a message, of why no handler performs the tasks with a name.
+  func reasonForMissingHandler(named name: String) -> String {
     let reason = "no handler is registered for the name '\(name)'"
     guard let type = names.sorted().first(where: { $0.hasSuffix(".\(name)") }) else {
       return reason
@@ -145,7 +145,7 @@ final class HandlerTable: Sendable {
 
   /// Sets the names that are paused in the store.
   ///
-  /// - Returns: The names that this pauses, and the names that it resumes.
+  /// - Returns: The names that were not paused before, and the names that are no longer paused.
   func setStoredPauses(_ names: Set<String>) -> (paused: Set<String>, resumed: Set<String>) {
     state.withLock { state in
       guard names != state.storedPausedNames else { return ([], []) }
@@ -161,15 +161,15 @@ final class HandlerTable: Sendable {
   /// Records the error for a refused handler.
   ///
   /// From then on, each call of the queue that can throw throws the first such error.
-  func refuse(_ error: TaskQueueError) {
-    state.withLock { $0.refusal = $0.refusal ?? error }
-    hasRefused.store(true, ordering: .releasing)
+  func recordRefusal(_ error: TaskQueueError) {
+    state.withLock { $0.firstRefusal = $0.firstRefusal ?? error }
+    isRefusalRecorded.store(true, ordering: .releasing)
   }
 
   /// Whether a handler was refused.
-  var hasRefusal: Bool { hasRefused.load(ordering: .acquiring) }
-  /// The error for the first handler that was refused; `nil` if none was.
-  var refusal: TaskQueueError? { state.withLock { $0.refusal } }
+  var hasRefusal: Bool { isRefusalRecorded.load(ordering: .acquiring) }
+  /// The error for the first handler that was refused; `nil` if no handler was.
+  var firstRefusal: TaskQueueError? { state.withLock { $0.firstRefusal } }
 
   func registerFallback(_ handler: AnyHandler) {
     let replaced = state.withLock { state -> AnyHandler? in
@@ -197,24 +197,22 @@ final class HandlerTable: Sendable {
 }
 
 extension AnyHandler {
-  /// Checks that the handler can be registered for a name.
-  ///
-  /// - Throws: the reason why it can't.
-  fileprivate func checkAccepts(
-    _ name: String,
-    from holder: AnyHandler?
+  /// Throws if the handler can't be registered for a name, in place of the current handler.
+  fileprivate func checkCanPerformTasks(
+    named name: String,
+    replacing current: AnyHandler?
   ) throws(TaskQueueError) {
     guard !name.isEmpty else {
       let owner = payloadType.map { "a task name of \($0.name)" } ?? "the name of a handler"
-      throw TaskQueueError(.invalidArgument, "\(owner) is empty; give it a name")
+      throw TaskQueueError(.invalidArgument, "\(owner) is empty; give at least one character")
     }
-    try TaskQueueError.check(text: name, "the name of a handler")
-    guard let payloadType, let held = holder?.payloadType,
-      payloadType.identifier != held.identifier
+    try TaskQueueError.check(string: name, "the name '\(name.withoutNUL)' of a handler")
+    guard let payloadType, let other = current?.payloadType,
+      payloadType.identifier != other.identifier
     else { return }
     throw TaskQueueError(
       .nameTaken,
-      "the name '\(name)' is registered for payloads of the type \(held.name), and can't also be "
+      "the name '\(name)' is registered for payloads of the type \(other.name), and can't also be "
         + "registered for \(payloadType.name): give one of the two types a taskName of its own"
     )
   }

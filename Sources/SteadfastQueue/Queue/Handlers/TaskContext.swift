@@ -6,11 +6,10 @@ public struct TaskContext: Sendable {
   let queue: QueueCore
   let worker: Int
   let number: AttemptNumber
-  /// The token of the task's lease.
+  /// The token of the attempt's ``Lease``.
   let leaseToken: UInt64
-  /// The part of the task's memory that the worker's attempt has loaded.
   let memory: WorkerMemory
-  // A box, because most tasks have no occurrence. Then this is one word, and a copy costs nothing.
+  // Most tasks have no occurrence. A `nil` box is only one word, and copying it costs nothing.
   private var occurrenceBox: OccurrenceBox?
 
   init(
@@ -28,9 +27,10 @@ public struct TaskContext: Sendable {
     self.memory = memory
   }
 
-  /// The task's ID, the same at each attempt.
+  /// The task's ID, which is the same in each attempt.
   ///
-  /// Send it to a server as an idempotency key, so that the server recognises a repeated request.
+  /// Send the ID to a server as an idempotency key, so that the server recognises a repeated
+  /// request.
   public var id: TaskID { record.id }
   /// The name under which the task is stored; a former name if the type has been renamed since.
   public var name: String { record.name }
@@ -42,8 +42,7 @@ public struct TaskContext: Sendable {
   ///
   /// The handler can still restart the task (``TaskHandler/shouldRestart(_:after:in:)``).
   public var isLastAttempt: Bool { !record.maxRetries.allows(retryCount: record.nextRetryCount) }
-  /// How often the task was interrupted, because its process ended during an attempt or just before
-  /// one.
+  /// How many times a process ended during an attempt of the task, or just before one.
   public var interruptionCount: Int { record.interruptionCount }
   /// When the task was enqueued.
   public var createdDate: Date { record.createdDate }
@@ -57,7 +56,7 @@ public struct TaskContext: Sendable {
   public var failures: [TaskFailure] { record.failures }
   /// The task's labels.
   public var tags: Set<String> { record.tags }
-  /// The task's rank among the available tasks.
+  /// The task's rank among the available tasks; the highest rank goes first.
   public var priority: TaskQueue.Priority { record.priority }
   /// The task's unique key; `nil` if it has none.
   public var uniqueKey: String? { record.uniqueKey }
@@ -65,10 +64,10 @@ public struct TaskContext: Sendable {
   public var orderKey: String? { record.orderKey }
   /// The maximum duration of an attempt; `nil` if there is no limit.
   public var timeLimit: Duration? { record.timeLimit }
-  /// When the task expires: it is abandoned if it is not done by then; `nil` if it does not expire.
+  /// The date at which the task is abandoned if it has not ended; `nil` if there is no such date.
   public var expiryDate: Date? { record.expiryDate }
 
-  /// The date for which a recurring task is performed; `nil` for other tasks.
+  /// The date of the schedule for which a recurring task is performed; `nil` for other tasks.
   public var occurrence: TaskOccurrence? { occurrenceBox?.occurrence }
 
   mutating func setOccurrence(_ occurrence: TaskOccurrence) {
@@ -78,12 +77,13 @@ public struct TaskContext: Sendable {
   /// The tasks that this one has waited for, and their outcomes.
   public var dependencies: TaskDependencies { record.dependencies }
 
-  /// Reports the task's progress, from 0 to 1, to observers and to callers that have an
-  /// ``EnqueuedTask`` of it.
+  /// Reports the task's progress to observers, and to callers that have its ``EnqueuedTask``.
   ///
-  /// A fraction outside of that range is clamped to it; not-a-number is ignored. Progress is not
-  /// stored. Reports after the handler has ended, or after its Swift task was cancelled, are
-  /// ignored.
+  /// The progress is not stored. A report is ignored if the handler has returned, or if its Swift
+  /// task was cancelled.
+  ///
+  /// - Parameter fraction: the progress, from 0 to 1. A number outside of this range is clamped to
+  ///   it; not-a-number is ignored.
   public func report(progress fraction: Double) {
     queue.reportProgress(fraction, of: record, by: worker, number)
   }
@@ -100,7 +100,6 @@ private final class OccurrenceBox: Sendable {
   init(_ occurrence: TaskOccurrence) { self.occurrence = occurrence }
 }
 
-/// Adds follow-up tasks. The handler needs no reference to the queue.
 extension TaskContext {
   /// Adds a task to the queue that performs this one.
   ///
@@ -123,15 +122,16 @@ extension TaskContext {
   ///     attempts.
   ///   - usesBackoff: whether a retry waits for the queue's backoff, or is due at once; by default
   ///     it waits.
-  ///   - priority: its rank among the available tasks; by default ``TaskQueue/Priority/normal``.
+  ///   - priority: the task's rank among the available tasks; by default
+  ///     ``TaskQueue/Priority/normal``.
   ///   - uniqueKey: the task's unique key: tasks with the same key are performed one at a time; by
   ///     default the payload's own (``TaskPayload/uniqueKey``).
   ///   - policy: what to do if a task with the same key is already waiting or being performed; by
   ///     default ``UniquePolicy/keep``.
-  ///   - options: everything else: a time limit, an expiry date, tags.
+  ///   - options: all other options, such as a time limit, an expiry date and tags.
   /// - Returns: the new task, or an existing task with the same key (``UniquePolicy``).
-  /// - Throws: as the method of ``TaskQueue`` with the same arguments; ``TaskSuspended`` if the
-  ///   attempt has suspended the task, so that a handler that caught that error adds nothing.
+  /// - Throws: the errors of the method of ``TaskQueue`` with the same arguments; ``TaskSuspended``
+  ///   if the attempt has already suspended the task.
   @discardableResult
   public func enqueue<Payload: TaskPayload>(
     _ payload: Payload,
@@ -156,9 +156,9 @@ extension TaskContext {
     return try await queue.enqueue(TaskDraft(payload, uniqueKey, chosen, options))
   }
 
-  /// Adds several tasks of one type to the queue that performs this one, in one step.
+  /// Adds several tasks of one type to the queue that performs this one.
   ///
-  /// All of them are added or, if it throws, none.
+  /// Either all tasks are added or, if the call throws, none.
   ///
   /// - Parameters:
   ///   - payloads: the payloads that are passed to the handlers, one for each task.
@@ -166,7 +166,8 @@ extension TaskContext {
   ///   - uniqueKey: returns the unique key of a task. If it returns `nil`, and by default, the key
   ///     is the payload's own (``TaskPayload/uniqueKey``).
   /// - Returns: the tasks, in the order of the payloads.
-  /// - Throws: as ``TaskQueue/enqueue(contentsOf:options:uniqueKey:)``; ``TaskSuspended``.
+  /// - Throws: the errors of ``TaskQueue/enqueue(contentsOf:options:uniqueKey:)``;
+  ///   ``TaskSuspended`` if the attempt has already suspended the task.
   @discardableResult
   public func enqueue<Payload: TaskPayload>(
     contentsOf payloads: some Sequence<Payload>,
@@ -180,13 +181,14 @@ extension TaskContext {
   /// Adds a task with a name and any JSON as its payload to the queue that performs this one.
   ///
   /// - Parameters:
-  ///   - name: the name under which its handler is registered.
+  ///   - name: the name under which the new task's handler is registered.
   ///   - payload: the JSON that is passed to the handler; by default `null`.
   ///   - uniqueKey: the task's unique key: tasks with the same key are performed one at a time; by
   ///     default none.
   ///   - options: the options of the task.
   /// - Returns: the new task, or an existing task with the same key (``UniquePolicy``).
-  /// - Throws: as ``TaskQueue/enqueue(name:_:uniqueKey:options:)``; ``TaskSuspended``.
+  /// - Throws: the errors of ``TaskQueue/enqueue(name:_:uniqueKey:options:)``; ``TaskSuspended`` if
+  ///   the attempt has already suspended the task.
   @discardableResult
   public func enqueue(
     name: String,
@@ -202,7 +204,8 @@ extension TaskContext {
 }
 
 extension TaskContext {
-  /// Adds a task to the batch of this one, so that the batch's follower waits for it, too.
+  /// Adds a task to the batch that this task belongs to, so that the batch's follower waits for the
+  /// added task, too.
   ///
   /// The task is stored when the call returns, even if the attempt then fails. The next attempt
   /// adds the task again. The batch's follower can't start before the call, because it also waits
@@ -224,15 +227,16 @@ extension TaskContext {
     try await enqueueInBatch(contentsOf: CollectionOfOne(payload), options: options)[0]
   }
 
-  /// Adds tasks to the batch of this one, all of them or none.
+  /// Adds several tasks to the batch that this task belongs to.
   ///
-  /// Each task is added in the same way as by ``enqueueInBatch(_:options:)``.
+  /// Either all tasks are added or, if the call throws, none. Each is added in the same way as by
+  /// ``enqueueInBatch(_:options:)``.
   ///
   /// - Parameters:
   ///   - payloads: the payloads that are passed to the handlers, one for each task.
   ///   - options: the options of all of the tasks.
   /// - Returns: the tasks, in the order of the payloads.
-  /// - Throws: as ``enqueueInBatch(_:options:)``.
+  /// - Throws: the errors of ``enqueueInBatch(_:options:)``.
   @discardableResult
   public func enqueueInBatch<Payload: TaskPayload>(
     contentsOf payloads: some Sequence<Payload>,

@@ -20,16 +20,17 @@ public import SystemFoundation
 /// }
 /// await queue.register(handler: Uploader())
 /// ```
-/// All methods but ``perform(_:in:)`` have default implementations. The hooks are called after the
-/// attempt, and before its result is stored. If the process ends in between, the attempt and the
-/// calls are repeated. A hook keeps only its own worker busy.
+/// All methods but ``perform(_:in:)`` are hooks, and have default implementations. The hooks are
+/// called after the attempt, and before its result is stored. If the process ends in between, the
+/// attempt and the calls are repeated. While a hook runs, the queue's other workers continue.
 public protocol TaskHandler<Payload>: Sendable {
-  /// The type of its tasks' payloads.
+  /// The type of the tasks' payloads.
   associatedtype Payload: TaskPayload
-  /// The type of the value that it returns to callers that have an ``EnqueuedTask``.
+  /// The type of the value that ``perform(_:in:)`` returns; callers get it from an
+  /// ``EnqueuedTask``.
   associatedtype Output: Sendable
 
-  /// Does the work: to return is success, to throw is failure.
+  /// Does the work; the attempt succeeds if this returns, and fails if it throws.
   ///
   /// The same rules apply as for a closure passed to
   /// ``TaskQueue/register(_:maxConcurrentTasks:perform:)``.
@@ -37,9 +38,9 @@ public protocol TaskHandler<Payload>: Sendable {
 
   /// Returns the date at which a failed task is retried; by default the proposed date.
   ///
-  /// The queue calls this when its backoff proposes a date. So it does not call this for a task
-  /// that does not use backoff, or if the error sets its own delay. If the returned date has
-  /// passed, the task is available at once, behind the available tasks.
+  /// The queue calls this when its backoff proposes a date, so not for a task that does not use
+  /// backoff, and not if the error sets a delay of its own. If the returned date has passed, the
+  /// task is available at once, but after the tasks that are already available.
   func retryDate(
     of payload: Payload,
     after error: any Error,
@@ -49,22 +50,22 @@ public protocol TaskHandler<Payload>: Sendable {
 
   /// Returns whether a task that has used up its retries starts over; by default `false`.
   ///
-  /// If it starts over, its number of retries is reset to 0. If the task uses backoff, it waits as
-  /// for a first retry, and ``retryDate(of:after:proposed:in:)`` is called.
+  /// If the task starts over, its number of retries is reset to 0. If the task uses backoff, it
+  /// waits as before its first retry, and ``retryDate(of:after:proposed:in:)`` is called.
   func shouldRestart(
     _ payload: Payload,
     after error: any Error,
     in context: TaskContext
   ) async -> Bool
 
-  /// Called when a task ends, even with success; by default it does nothing.
+  /// Called when an attempt ends the task, with success or without; by default it does nothing.
   ///
-  /// A task that has ended may be retained and retried. In this case, delete only what a retry does
-  /// not need. When a retained task is removed later, no method is called.
+  /// A task that has ended may be retained, and a caller may then retry it. In this case, delete
+  /// only what a retry does not need. When a retained task is removed later, no method is called.
   ///
-  /// After a cancellation, this is called in a cancelled Swift task.
+  /// If the task was cancelled, this is called in a cancelled Swift task.
   ///
-  /// If a task is cancelled, replaced or removed while it waits, it ends without this call.
+  /// If a task is cancelled, replaced or removed while it waits, this is not called.
   func willEnd(_ payload: Payload, outcome: TaskOutcome, in context: TaskContext) async
 }
 
@@ -103,10 +104,10 @@ extension TaskHandler {
 /// await queue.register(Sync.self)
 /// ```
 public protocol PerformableTask: TaskPayload {
-  /// The type of the value that it returns to callers that have an ``EnqueuedTask``.
+  /// The type of the value that ``perform(in:)`` returns; callers get it from an ``EnqueuedTask``.
   associatedtype Output: Sendable = Void
 
-  /// Does the work: to return is success, to throw is failure.
+  /// Does the work; the attempt succeeds if this returns, and fails if it throws.
   ///
   /// The same rules apply as for a closure passed to
   /// ``TaskQueue/register(_:maxConcurrentTasks:perform:)``.
@@ -119,7 +120,8 @@ public protocol PerformableTask: TaskPayload {
 public struct TaskAbandoned: RetryAwareError, CustomStringConvertible {
   /// The reason why the task can't be done.
   ///
-  /// It is part of the task's outcome, and is stored with a retained task.
+  /// The reason is part of the task's outcome (``TaskOutcome``), and is stored if the task is
+  /// retained.
   public let reason: String
 
   /// Makes the error with a reason.
@@ -137,32 +139,31 @@ extension TaskAbandoned: LocalizedError {
   public var errorDescription: String? { description }
 }
 
-/// The error that a handler throws to snooze its task: the handler is called again later, and the
-/// attempt does not count as a failure.
+/// The error that a handler throws to be called again later, without counting a failure.
 ///
 /// The attempt does not count as a retry, and the task keeps its last error. ``duration`` counts
-/// from when the queue handles the error. If the system clock was ahead then, the duration counts
-/// from its correction (<doc:DatesAndExpiry>).
+/// from the moment when the queue handles the error. If the system clock is ahead at that moment,
+/// the duration counts from when the clock is corrected (<doc:DatesAndExpiry>).
 ///
 /// `withRetry` in a handler does not retry after this error, but throws it at once.
 public struct TaskSnoozed: RetryAwareError, CustomStringConvertible {
-  /// The tasks that are postponed.
+  /// Which tasks are postponed.
   public enum Scope: Sendable, Hashable {
-    /// Only the task.
+    /// Only the task whose handler throws the error.
     case task
-    /// The task, and all tasks that share its rate limit (``RateLimit``).
+    /// The task whose handler throws the error, and all tasks that share its ``RateLimit``.
     ///
-    /// Use it when a server has responded with 429, for example. If the task has a limit with a
-    /// key, the tasks with the same key are postponed; otherwise, if its name has a limit, the
-    /// tasks with that name; otherwise, the tasks that share the queue's limit. Without any limit,
-    /// only the task is postponed. The pause is stored, and applies to all processes that share the
-    /// store.
+    /// Use this case when a server has responded with 429 (too many requests), for example. If the
+    /// task has a limit with a key, the tasks with the same key are postponed; otherwise, if its
+    /// name has a limit, the tasks with that name; otherwise, the tasks that share the queue's
+    /// limit. Without any limit, only the task is postponed. The pause is stored, and applies to
+    /// all processes that share the store.
     case rateLimit
   }
 
   /// How long to snooze the task; a negative duration counts as zero.
   public let duration: Duration
-  /// The tasks that are postponed; by default only the task.
+  /// Which tasks are postponed; by default only the task whose handler throws the error.
   public let scope: Scope
 
   /// Makes the error with the duration of the snooze and the tasks that are postponed.
@@ -174,11 +175,11 @@ public struct TaskSnoozed: RetryAwareError, CustomStringConvertible {
   /// `.stop`, so that `withRetry` in the handler throws the error, and the queue snoozes the task.
   public var retryDecision: RetryDecision { .stop }
 
-  /// How long the task is snoozed.
+  /// The duration as text, as in `snoozed for 5.0 seconds`.
   public var description: String { "snoozed for \(duration)" }
 }
 
 extension TaskSnoozed: LocalizedError {
-  /// How long the task is snoozed.
+  /// The ``description``.
   public var errorDescription: String? { description }
 }

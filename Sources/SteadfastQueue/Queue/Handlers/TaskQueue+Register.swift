@@ -1,30 +1,30 @@
 extension TaskQueue {
   /// Registers the closure that performs the tasks of a payload type.
   ///
-  /// The closure replaces any closure that was registered for the type before. You can register it
-  /// before or after tasks of the type exist; until then, the tasks stay in the store. The closure
-  /// returns when the work is done, and throws when it failed:
-  /// - An error is a failure, and so is `CancellationError` unless the attempt was cancelled: the
-  ///   task is retried after its backoff, and abandoned when its retries are used up.
+  /// The closure replaces any closure that was registered for the type before. Tasks that were
+  /// added earlier stay in the store until a closure is registered. The closure returns when the
+  /// work is done, and throws if the work has failed:
+  /// - After an error, the task is retried after its backoff, or abandoned if its retries are used
+  ///   up. This is also so for `CancellationError`, unless the attempt was cancelled.
   /// - A `RetryAwareError` whose `retryDecision` is `.stop` abandons the task, as ``TaskAbandoned``
   ///   does; `.retry(after:)` sets the delay.
-  /// - ``TaskSnoozed`` snoozes the task without counting a retry.
+  /// - ``TaskSnoozed`` postpones the task without counting a retry.
   ///
   /// The closure is called on the concurrent executor unless it is isolated to an actor, such as
   /// the main actor. It is called for several tasks at a time if the configuration allows it. When
   /// the run is cancelled, the closure's Swift task is cancelled. If the closure then throws any
-  /// error, its task is released and does not count as failed. The closure's return value is passed
-  /// to callers that have an ``EnqueuedTask`` (``EnqueuedTask/value(as:)``), and is not stored.
+  /// error, the attempt does not count, and the task waits again. The closure's return value is
+  /// passed to callers that have an ``EnqueuedTask`` (``EnqueuedTask/value(as:)``), and is not
+  /// stored.
   ///
-  /// Each name belongs to only one payload type, so that a handler gets no task of another type. It
-  /// is a mistake to register a second type for a name, to use an empty name, or to set a limit
-  /// below 1. The handler is then not registered. From then on, each call of the queue that can
-  /// throw throws a ``TaskQueueError`` that explains the mistake, and names both types
-  /// (``TaskQueueError/Code/nameTaken``). A run in progress continues.
+  /// A name can belong to only one payload type. If you register a second type for a name, use an
+  /// empty name, or set a limit below 1, the closure is not registered. From then on, each call of
+  /// the queue that can throw throws a ``TaskQueueError`` that explains this mistake. For a second
+  /// type, the code is ``TaskQueueError/Code/nameTaken``. A run in progress continues.
   ///
   /// - Parameters:
   ///   - type: the payload type, which determines the names of its tasks.
-  ///   - limit: the maximum number of tasks of each of these names that this queue performs at a
+  ///   - limit: the maximum number of tasks with each of these names that this queue performs at a
   ///     time, at least 1; by default, only the queue's own limit applies.
   ///   - perform: the closure that does the work.
   public func register<Payload: TaskPayload, Output: Sendable>(
@@ -39,7 +39,7 @@ extension TaskQueue {
   ///
   /// - Parameters:
   ///   - type: the payload type.
-  ///   - limit: the maximum number of tasks of each of its names that are performed at a time.
+  ///   - limit: the maximum number of tasks with each of its names that are performed at a time.
   public func register<Payload: PerformableTask>(
     _ type: Payload.Type,
     maxConcurrentTasks limit: Int? = nil
@@ -49,11 +49,13 @@ extension TaskQueue {
     }
   }
 
-  /// Registers a handler with hooks, which performs the tasks of a type.
+  /// Registers a handler that performs the tasks of a payload type, and is notified when a task
+  /// fails or ends.
   ///
   /// - Parameters:
-  ///   - handler: does the work, and is notified when a task fails or ends.
-  ///   - limit: the maximum number of tasks of each name that are performed at a time.
+  ///   - handler: the handler, for the payload type `Handler.Payload`.
+  ///   - limit: the maximum number of tasks with each of the type's names that are performed at a
+  ///     time.
   public func register<Handler: TaskHandler>(
     handler: Handler,
     maxConcurrentTasks limit: Int? = nil
@@ -61,7 +63,7 @@ extension TaskQueue {
     core.register(AnyHandler(handler), HandlerTable.names(of: Handler.Payload.self), limit)
   }
 
-  /// Registers the closure that performs the tasks of a name, with any JSON as their payload.
+  /// Registers the closure that performs the tasks with a name, with any JSON as their payload.
   ///
   /// - Parameters:
   ///   - name: the name under which the tasks were enqueued.
@@ -77,8 +79,8 @@ extension TaskQueue {
 
   /// Registers the closure that performs every task whose name has no other handler.
   ///
-  /// ``TaskContext/name`` is the name of the task. Without a fallback, such tasks stay in the
-  /// store.
+  /// The closure gets the task's name as ``TaskContext/name``. Without such a closure, tasks whose
+  /// names have no handler stay in the store.
   public func registerFallback<Output: Sendable>(
     perform: @escaping @Sendable (JSONValue, TaskContext) async throws -> Output
   ) async {
@@ -86,32 +88,29 @@ extension TaskQueue {
   }
 }
 
-/// Conditions that tasks require (``TaskOptions/conditions``).
 extension TaskQueue {
-  /// Sets whether a condition holds.
+  /// Sets whether a condition that tasks require holds (``TaskOptions/conditions``).
   ///
-  /// A condition that was never set does not hold. When a condition starts to hold, workers look
-  /// for the tasks that wait for it. When a condition ends, no attempt at a task that requires it
-  /// starts after the call has returned. Attempts in progress continue. An attempt is in progress
-  /// as soon as its task is assigned to a worker. That is before the handler is called; for a
-  /// recurring task, the worker reads from the store in between.
+  /// A condition that was never set does not hold. When a condition starts to hold, the queue
+  /// performs the tasks that wait for it. When a condition stops holding, no attempt at a task that
+  /// requires it starts after this call has returned. Attempts in progress continue. An attempt is
+  /// in progress as soon as its task is assigned to a worker, which is shortly before the handler
+  /// is called.
   ///
   /// ```swift
   /// await queue.setCondition("charging", holds: battery.isCharging)
   /// ```
-  /// For example, an app can define a condition that it is active. It calls this with `true` when
-  /// it becomes active, and with `false` before it resigns active. The setting lasts as long as the
-  /// queue object. If the calling Swift task is cancelled, the condition is set nevertheless, but a
-  /// task that was already claimed may still start.
+  /// The setting lasts as long as the queue object. If the calling Swift task is cancelled, the
+  /// condition is set nevertheless, but a task that was already claimed may still start.
   public func setCondition(_ condition: TaskCondition, holds: Bool) async {
     await core.gate.setCondition(condition, holds: holds)
   }
 
   /// Registers the monitor that reports, while the queue runs, whether a condition holds.
   ///
-  /// A run starts when each monitor has reported its condition for the first time. A monitor that
-  /// is registered later for the same condition replaces this one. When a monitor's values end, its
-  /// last report stays in effect.
+  /// A run performs tasks only when each monitor has reported its condition for the first time. A
+  /// monitor that is registered later for the same condition replaces this one. When a monitor
+  /// reports nothing more, its last report stays in effect.
   ///
   /// ```swift
   /// await queue.register(NetworkMonitor(), for: .network)
@@ -124,8 +123,9 @@ extension TaskQueue {
   ///   - monitor: the monitor that reports whether the condition holds.
   ///   - condition: the condition.
   ///   - interruptsTasks: whether attempts at tasks that require the condition are interrupted when
-  ///     it ends. The handler's Swift task is then cancelled. If the handler throws, the task waits
-  ///     for the condition, and no retry is counted. By default, such attempts continue.
+  ///     the condition stops holding. The handler's Swift task is then cancelled. If the handler
+  ///     throws, the task waits for the condition, and no retry is counted. By default, such
+  ///     attempts continue.
   public func register(
     _ monitor: some ConditionMonitor,
     for condition: TaskCondition,

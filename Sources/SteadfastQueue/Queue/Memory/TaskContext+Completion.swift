@@ -2,7 +2,7 @@ public import SteadfastRetry
 public import SystemFoundation
 
 extension TaskContext {
-  /// Suspends the task until the wait is completed with a value.
+  /// Suspends the task until ``TaskQueue/complete(_:with:)`` gives it a value.
   ///
   /// ```swift
   /// let etag: String = try await context.completion(
@@ -13,31 +13,29 @@ extension TaskContext {
   ///   transfer.resume()
   /// }
   /// ```
-  /// The body passes the token on: to a transfer of the system, in the link of an e-mail, or with a
-  /// request to another service. Then this throws ``TaskSuspended``. When
+  /// The body passes a token on: to a background transfer, in a link in an e-mail, or with a
+  /// request to another service. After the body has returned, this method throws ``TaskSuspended``,
+  /// and the task is suspended even if the handler catches this error. When
   /// ``TaskQueue/complete(_:with:)`` is called with the token, in this process or a later one, the
-  /// handler is called again, and this returns the value. The first completion counts. A completion
-  /// that arrives before the task is suspended is not lost. The task is suspended even if the
-  /// handler catches the error.
+  /// handler is called again, and this method returns the value. Only the first completion with a
+  /// token counts. A completion that arrives before the task is suspended is not lost.
   ///
-  /// The token is stored before the body is called. The body is performed once, like a step: if the
-  /// process ends before the body's end is stored, the next attempt calls it again, with the same
-  /// token.
+  /// The token is stored before the body is called. Like a step, the body is performed once: if the
+  /// process ends before the queue has stored that the body returned, the next attempt calls the
+  /// body again, with the same token.
   ///
-  /// To wait for several completions at once, open them with ``openCompletion(_:of:within:_:)``
-  /// first.
+  /// To wait for several completions at once, use ``openCompletion(_:of:within:_:)``.
   ///
   /// - Parameters:
   ///   - name: the name of the completion. An attempt can use a name only once.
   ///   - type: the type of the value.
-  ///   - timeLimit: the maximum time that the task waits after it opened the completion; `nil` for
-  ///     no limit.
+  ///   - timeLimit: the maximum time to wait, from the first call on; `nil` for no limit.
   ///   - body: passes the token on.
-  /// - Returns: the value with which the wait was completed.
-  /// - Throws: ``TaskSuspended``; a ``CompletionFailed`` if the wait was completed with an error,
-  ///   or has timed out; what the body throws; a ``StepError`` for a name that can't be used;
+  /// - Returns: the value that was passed to ``TaskQueue/complete(_:with:)``.
+  /// - Throws: ``TaskSuspended``; a ``CompletionFailed`` if the completion is an error or did not
+  ///   arrive in time; what the body throws; a ``StepError`` for a name that can't be used;
   ///   `CancellationError` if the attempt was cancelled, or the store fails. If the value does not
-  ///   have the type `Value`, the task is parked.
+  ///   have the type `Value`, the task is parked: it waits until a handler is registered again.
   public func completion<Value: Codable & Sendable>(
     _ name: String,
     of type: Value.Type = Value.self,
@@ -47,15 +45,15 @@ extension TaskContext {
     try await openCompletion(name, of: type, within: timeLimit, body).value
   }
 
-  /// Suspends the task until the wait is completed.
+  /// Suspends the task until ``TaskQueue/complete(_:)`` is called with the token.
   ///
-  /// Otherwise, this does the same as the method with a value; see ``TaskQueue/complete(_:)``.
+  /// This does the same as ``completion(_:of:within:_:)``, but without a value.
   ///
   /// - Parameters:
-  ///   - name: the name of the completion.
-  ///   - timeLimit: the maximum time that the task waits; `nil` for no limit.
+  ///   - name: the name of the completion. An attempt can use a name only once.
+  ///   - timeLimit: the maximum time to wait, from the first call on; `nil` for no limit.
   ///   - body: passes the token on.
-  /// - Throws: the errors of the method with a value.
+  /// - Throws: the errors of ``completion(_:of:within:_:)``.
   public func completion(
     _ name: String,
     within timeLimit: Duration? = nil,
@@ -77,22 +75,24 @@ extension TaskContext {
   /// let approvals = try await (bank.value, stock.value)
   /// ```
   /// The completions may arrive in any order, but the handler waits for the values one after the
-  /// other, even if it reads them concurrently: the first value that is missing suspends the task,
-  /// and ends the attempt. Each completion wakes the task, even if the handler waits for another
-  /// one. The handler is then called again, which does not count as a retry, and continues to wait.
+  /// other, even if it reads them concurrently: the first missing value suspends the task, and ends
+  /// the attempt. Whenever any of the completions arrives, the handler is called again, which does
+  /// not count as a retry. If the value that it reads is still missing, the task is suspended
+  /// again.
   ///
-  /// A handler can't continue with the first of two values that arrives. To do that, open one
-  /// completion, and pass its token on twice: the first completion counts.
+  /// With two open completions, a handler can't continue with whichever value arrives first. To do
+  /// that, open only one completion, and pass its token on twice: the first value counts.
   ///
   /// - Parameters:
   ///   - name: the name of the completion. An attempt can use a name only once.
   ///   - type: the type of the value.
-  ///   - timeLimit: the maximum time that the task waits from now on; `nil` for no limit. The wait
-  ///     times out when the handler reads the value after that. So read the value with the shortest
-  ///     limit first.
+  ///   - timeLimit: the maximum time to wait, from the first call on; `nil` for no limit. The wait
+  ///     times out when the handler reads a missing value after this time, so read the value with
+  ///     the shortest limit first.
   ///   - body: passes the token on. It is performed once, like a step.
   /// - Returns: the completion. ``TaskCompletion/value`` waits for its value.
-  /// - Throws: the errors of ``completion(_:of:within:_:)`` that do not concern the value.
+  /// - Throws: the errors of ``completion(_:of:within:_:)``, except a ``CompletionFailed`` and a
+  ///   ``TaskSuspended`` because the value is missing.
   public func openCompletion<Value: Codable & Sendable>(
     _ name: String,
     of type: Value.Type = Value.self,
@@ -100,19 +100,19 @@ extension TaskContext {
     _ body: (TaskToken) async throws -> Void
   ) async throws -> TaskCompletion<Value> {
     let stored = MemoryName.completion(name)
-    try await beginUse(of: name, storedAs: stored)
+    try await takeName(name, storedAs: stored)
     let open: OpenCompletion
     if let bytes = storedBytes(under: stored) {
-      open = try await recalculatingDeadline(of: try decoded(bytes, name), name, stored)
+      open = try await updateDeadline(of: try decoded(bytes, name), name, stored)
     } else {
       try Task.checkCancellation()
-      open = try await openNew(name, stored, within: timeLimit)
+      open = try await openNewCompletion(name, stored, within: timeLimit)
     }
     guard let token = TaskToken(taskID: id, secret: open.secret) else {
       throw parkAtEnd(after: UndecodableMemory(name: name, type: "TaskToken"))
     }
-    if !hasArrived(MemoryName.outcome(token)) {
-      try await using(stored) { try await handOut(token, name, body) }
+    if !hasOutcome(named: MemoryName.outcome(token)) {
+      try await releasingNameOnError(stored) { try await callOnce(body, with: token, name) }
     }
     return TaskCompletion(
       name: name,
@@ -122,23 +122,23 @@ extension TaskContext {
     )
   }
 
-  /// Returns whether the outcome of a completion is known.
-  func hasArrived(_ outcome: String) -> Bool { storedBytes(under: outcome)?.isEmpty == false }
+  /// Returns whether the task's memory has a completion's outcome under this name.
+  func hasOutcome(named name: String) -> Bool { storedBytes(under: name)?.isEmpty == false }
 
-  /// Performs the body once, like a step.
-  private func handOut(
-    _ token: TaskToken,
-    _ name: String,
-    _ body: (TaskToken) async throws -> Void
+  /// Calls the body, unless it has already returned in this attempt or an earlier one.
+  private func callOnce(
+    _ body: (TaskToken) async throws -> Void,
+    with token: TaskToken,
+    _ name: String
   ) async throws {
     let stored = MemoryName.handedOut(name)
     guard storedBytes(under: stored) == nil else { return }
     try Task.checkCancellation()
-    try await inStep { try await body(token) }
+    try await performStep { try await body(token) }
     try await remember([(stored, try encoded(Done(), name))])
   }
 
-  private func openNew(
+  private func openNewCompletion(
     _ name: String,
     _ stored: String,
     within timeLimit: Duration?
@@ -152,8 +152,8 @@ extension TaskContext {
     return open
   }
 
-  /// Recalculates the deadline if the clock was ahead when the completion was opened.
-  private func recalculatingDeadline(
+  /// If the clock was ahead when the completion was opened, recalculates and stores the deadline.
+  private func updateDeadline(
     of known: OpenCompletion,
     _ name: String,
     _ stored: String
@@ -168,59 +168,61 @@ extension TaskContext {
   }
 }
 
-/// A completion that a task has opened, and can wait for.
+/// A value that a task can wait for; ``TaskContext/openCompletion(_:of:within:_:)`` returns it.
 ///
 /// The task's handler may use it until the handler returns.
 public struct TaskCompletion<Value: Codable & Sendable>: Sendable {
   let name: String
-  /// The token that completes it.
+  /// The token with which ``TaskQueue/complete(_:with:)`` provides the value.
   public let token: TaskToken
-  /// The date at which the wait times out; `nil` if it has no limit.
+  /// The date at which the wait times out; `nil` for no limit.
   ///
-  /// The wait times out when ``value`` is read on that date or later. A completion that arrives
-  /// before ``value`` is read still counts.
+  /// The wait times out when ``value`` is read at this date or later. A completion that arrives
+  /// after the date, but before ``value`` is read, still counts.
   public var deadline: Date? { end?.date }
   let end: WaitEnd?
   let context: TaskContext
 
-  /// The value with which the wait was completed.
+  /// The value that was passed to ``TaskQueue/complete(_:with:)``.
   ///
-  /// If there is no value yet, the task is suspended until any of its completions arrives or this
-  /// wait times out.
-  /// - Throws: ``TaskSuspended`` if there is no value, or if the attempt has already suspended the
-  ///   task; a ``CompletionFailed``; `CancellationError`; the same errors as
+  /// If there is no value yet, the task is suspended until any of its completions arrives or the
+  /// wait for this value times out.
+  ///
+  /// - Throws: ``TaskSuspended`` if there is no value yet, or if the attempt has already suspended
+  ///   the task; a ``CompletionFailed``; `CancellationError`; the same errors as
   ///   ``TaskContext/completion(_:of:within:_:)``.
   public var value: Value {
     get async throws {
       try context.checkIsNotSuspended()
       let outcome = MemoryName.outcome(token)
-      // It may have arrived since the memory was read.
-      if !context.hasArrived(outcome) { try await refreshMemory(of: outcome) }
-      if !context.hasArrived(outcome) {
+      // The outcome may have arrived since the attempt read the task's memory.
+      if !context.hasOutcome(named: outcome) { try await reload(outcome) }
+      if !context.hasOutcome(named: outcome) {
         guard let deadline, deadline <= context.queue.now else {
           throw context.suspend(until: end, awaiting: [outcome])
         }
         try await timeOut(outcome)
       }
       let bytes = context.storedBytes(under: outcome) ?? []
-      let brought: CompletionOutcome.Brought<Value> = try context.decoded(
+      let decoded: CompletionOutcome.Decoded<Value> = try context.decoded(
         bytes,
         name,
         as: Value.self
       )
-      switch brought.result {
+      switch decoded.result {
       case .success(let value): return value
-      case .failure(let missing): throw CompletionFailed(name: name, reason: missing.reason)
+      case .failure(let noValue): throw CompletionFailed(name: name, reason: noValue.reason)
       }
     }
   }
 
-  private func refreshMemory(of outcome: String) async throws {
+  /// Reads the value under a name in the task's memory from the store again.
+  private func reload(_ name: String) async throws {
     let memory = try await context.loadMemory()
-    context.memory.with(context.number) { $0.refresh(outcome, from: memory) }
+    context.memory.with(context.number) { $0.refresh(name, from: memory) }
   }
 
-  /// Completes the wait as timed out, unless another completion arrives first.
+  /// Stores that the wait has timed out, unless a completion arrives first.
   private func timeOut(_ outcome: String) async throws {
     let failure = try MemoryCoding.encode(CompletionOutcome.Failure(timedOut: true))
     do {
@@ -230,25 +232,26 @@ public struct TaskCompletion<Value: Codable & Sendable>: Sendable {
     } catch {
       throw context.releaseAtEnd(after: error, operation: "store a task's memory")
     }
-    try await refreshMemory(of: outcome)
+    try await reload(outcome)
   }
 }
 
-/// The error for a wait that was completed with an error, or has timed out.
+/// The error for a completion that is an error, or that did not arrive in time.
 ///
-/// The outcome is stored, so each later attempt gets the same error. If the handler does not catch
-/// it, the task is abandoned.
+/// This outcome is stored, so each later attempt gets the same error. If the handler does not catch
+/// the error, the task is abandoned.
 public struct CompletionFailed: RetryAwareError, CustomStringConvertible {
   /// The name of the completion.
   public let name: String
-  /// The text of the error with which the wait was completed; `nil` if it has timed out.
+  /// The text of the error that was passed to ``TaskQueue/complete(_:failing:)``; `nil` if the wait
+  /// has timed out.
   public let reason: String?
 
-  /// Whether no completion arrived in time.
+  /// Whether the wait has timed out: no completion arrived in time.
   public var hasTimedOut: Bool { reason == nil }
   /// `.stop`.
   public var retryDecision: RetryDecision { .stop }
-  /// A text such as `the completion 'upload' has timed out`.
+  /// A message such as `the completion 'upload' has timed out`.
   public var description: String {
     reason.map { "the completion '\(name)' has failed: \($0)" }
       ?? "the completion '\(name)' has timed out"
@@ -260,47 +263,46 @@ extension CompletionFailed: LocalizedError {
   public var errorDescription: String? { description }
 }
 
-/// The stored form of a wait's outcome.
+/// The JSON that a task's memory contains for the outcome of a completion.
 enum CompletionOutcome {
   private enum Key: CodingKey { case value, error, timedOut }
 
-  /// A completion with a value.
+  /// The JSON for a completion with a value.
   struct Value<Wrapped: Encodable>: Encodable {
     let value: Wrapped
   }
 
-  /// A completion without a value.
+  /// The JSON for a completion that is an error, or that did not arrive in time.
   struct Failure: Encodable {
     var error: String?
     var timedOut: Bool?
   }
 
-  /// The decoded outcome of a completion.
-  struct Brought<Wrapped: Decodable>: Decodable {
-    let result: Result<Wrapped, Missing>
+  struct Decoded<Wrapped: Decodable>: Decodable {
+    let result: Result<Wrapped, NoValue>
 
     init(from decoder: any Decoder) throws {
       let container = try decoder.container(keyedBy: Key.self)
       if let reason = try container.decodeIfPresent(String.self, forKey: .error) {
-        result = .failure(Missing(reason: reason))
+        result = .failure(NoValue(reason: reason))
       } else if try container.decodeIfPresent(Bool.self, forKey: .timedOut) == true {
-        result = .failure(Missing(reason: nil))
+        result = .failure(NoValue(reason: nil))
       } else {
         result = .success(try container.decode(Wrapped.self, forKey: .value))
       }
     }
   }
 
-  /// The reason why there is no value; `nil` if the completion has timed out.
-  struct Missing: Error {
+  struct NoValue: Error {
+    /// The text of the error in place of the value; `nil` if the wait has timed out.
     let reason: String?
   }
 }
 
-/// The stored form of a wait's token and deadline.
+/// The token and the deadline of a completion, as the task's memory contains them.
 struct OpenCompletion: Codable, Sendable {
   /// The random part of the token.
   let secret: String
-  /// When the wait times out; `nil` if it has no limit.
+  /// When the wait times out; `nil` for no limit.
   var deadline: WaitEnd?
 }

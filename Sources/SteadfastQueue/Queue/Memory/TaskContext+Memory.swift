@@ -3,66 +3,80 @@ import SystemFoundation
 
 /// Reads and changes the task's memory for steps, checkpoints, sleeps and completions.
 extension TaskContext {
-  /// Marks a Swift task that is in the body of a step.
-  private struct Mark: Sendable {
+  /// The attempt that is performing the body of a step.
+  private struct AttemptInStep: Sendable {
     let memory: ObjectIdentifier
     let number: AttemptNumber
   }
 
-  @TaskLocal private static var mark: Mark?
+  /// The attempt whose step the current Swift task is performing.
+  @TaskLocal private static var attemptInStep: AttemptInStep?
 
-  /// Calls the body of a step, and makes a step within it fail.
-  func inStep<Value>(_ body: () async throws -> Value) async throws -> Value {
-    let mark = Mark(memory: ObjectIdentifier(memory), number: number)
-    return try await Self.$mark.withValue(mark) { try await body() }
+  /// Calls the body of a step, in which the handler can start no other step.
+  func performStep<Value>(_ body: () async throws -> Value) async throws -> Value {
+    let attempt = AttemptInStep(memory: ObjectIdentifier(memory), number: number)
+    return try await Self.$attemptInStep.withValue(attempt) { try await body() }
   }
 
-  /// Begins the use of a name, and loads the task's memory.
+  /// Marks a name as used by the attempt, and loads the task's memory.
   ///
-  /// `name` is the name in the handler, and `stored` the name in the task's memory. If
-  /// `isRepeatable`, the attempt may use the name more than once, as it does for a checkpoint.
-  func beginUse(of name: String, storedAs stored: String, isRepeatable: Bool = false) async throws {
-    try checkIsUnderWay(name)
-    if let mark = Self.mark, mark.memory == ObjectIdentifier(memory), mark.number == number {
+  /// `name` is the name that the handler has given, and `stored` the name in the task's memory. If
+  /// `isRepeatable`, the attempt may use the name more than once, as for its checkpoint.
+  ///
+  /// - Throws: An error if the attempt can't use the name, or can do nothing more.
+  func takeName(_ name: String, storedAs stored: String, isRepeatable: Bool = false) async throws {
+    try checkHandlerIsRunning(using: name)
+    if let other = Self.attemptInStep, other.memory == ObjectIdentifier(memory),
+      other.number == number
+    {
       throw StepError(
         .nested,
         name,
-        "the step '\(name)' is in the body of another step, which is repeated as a whole; call it "
-          + "after that step"
+        "'\(name)' is in the body of a step, which must not contain steps, sleeps, completions or "
+          + "checkpoints; move it out of that body"
       )
     }
-    guard !name.isEmpty, stored.utf8.count <= TaskQueueError.maxValueNameSize, !name.hasNUL else {
-      throw StepError(
-        .invalidName,
-        name,
-        "the step '\(name.prefix(80))' has a name of \(name.utf8.count) bytes; give it 1 to 1,000 "
-          + "bytes of UTF-8, without a NUL"
-      )
-    }
-    if !isRepeatable, !memory.with(number, { $0.beginUse(of: stored) }) {
+    try checkIsValid(name, storedAs: stored)
+    if !isRepeatable, !memory.with(number, { $0.markUsed(stored) }) {
       throw StepError(
         .nameUsedTwice,
         name,
-        "the name '\(name)' is used twice in one attempt; give each step its own name, or pass the "
-          + "item that it is for as 'for:'"
+        "the name '\(name)' is used twice in one attempt; give each step, sleep and completion its "
+          + "own name, or pass a step's item as 'for:'"
       )
     }
     try await loadOnce()
     try checkIsNotSuspended()
   }
 
-  /// Performs a body that uses a name, which the attempt may use again if the body throws.
-  func using<Value>(_ stored: String, _ body: () async throws -> Value) async throws -> Value {
+  private func checkIsValid(_ name: String, storedAs stored: String) throws {
+    let fault: String
+    if name.isEmpty {
+      fault = "a step, sleep or completion has an empty name"
+    } else if stored.utf8.count > TaskQueueError.maxValueNameSize {
+      fault = "the name '\(name.prefix(80))…' has \(name.utf8.count) bytes of UTF-8"
+    } else if name.hasNUL {
+      fault = "the name '\(String(name.prefix(80)).withoutNUL)' contains a NUL (U+0000)"
+    } else {
+      return
+    }
+    throw StepError(.invalidName, name, "\(fault); give a name of 1 to 1,000 bytes without a NUL")
+  }
+
+  /// Calls the body; if it throws, the attempt may use the name again.
+  func releasingNameOnError<Value>(
+    _ stored: String,
+    _ body: () async throws -> Value
+  ) async throws -> Value {
     do {
       return try await body()
     } catch {
-      memory.with(number) { $0.endUse(of: stored) }
+      memory.with(number) { $0.markUnused(stored) }
       throw error
     }
   }
 
-  /// Throws if the attempt is over.
-  private func checkIsUnderWay(_ name: String) throws {
+  private func checkHandlerIsRunning(using name: String) throws {
     guard !queue.dispatch.machine.withLock({ $0.isHandlerRunning(number, of: worker) }) else {
       return
     }
@@ -74,9 +88,8 @@ extension TaskContext {
     )
   }
 
-  /// Throws if the task will be suspended, parked or released when the attempt ends.
-  ///
-  /// Nothing more may start in such an attempt.
+  /// Throws if it is decided that the task will be suspended, parked or released when the attempt
+  /// ends.
   func checkIsNotSuspended() throws {
     switch memory.with(number, { $0.ending }) {
     case .suspended?: throw TaskSuspended()
@@ -85,16 +98,13 @@ extension TaskContext {
     }
   }
 
-  /// Loads the task's memory, unless the attempt has already loaded it.
   private func loadOnce() async throws {
     guard memory.with(number, { $0.stored == nil }) else { return }
-    // An empty memory need not be read from the store.
     guard record.memorySize > 0 else { return memory.with(number) { $0.setLoaded(TaskMemory()) } }
     let stored = try await loadMemory()
     memory.with(number) { $0.setLoaded(stored) }
   }
 
-  /// Returns the task's memory from the store.
   func loadMemory() async throws -> TaskMemory {
     do {
       return try await queue.store.memory(of: id)
@@ -105,7 +115,6 @@ extension TaskContext {
     }
   }
 
-  /// Returns the bytes under a name in the task's memory.
   func storedBytes(under name: String) -> [UInt8]? { memory.with(number) { $0[name] } }
 
   /// Adds values to the task's memory, and returns when they are stored.
@@ -124,7 +133,7 @@ extension TaskContext {
       throw releaseAtEnd(after: error, operation: "store a task's memory")
     }
     guard outcomes.allSatisfy(\.isDone) else {
-      // Another queue has claimed the task. The results of this attempt are no longer stored.
+      // Another queue has claimed the task, so the store accepts no more results of this attempt.
       queue.dispatch.handleLostLease(lease)
       throw CancellationError()
     }
@@ -157,12 +166,11 @@ extension TaskContext {
 
   // MARK: Values
 
-  /// Encodes a value as JSON.
   func encoded(_ value: some Encodable, _ name: String) throws -> [UInt8] {
     do {
       return try MemoryCoding.encode(value)
     } catch {
-      // The text may become a task's last error, so it must not contain the value.
+      // The message may become the task's last error, so it must not contain the value.
       let problem =
         switch error {
         case EncodingError.invalidValue(let part, let context):
@@ -173,11 +181,9 @@ extension TaskContext {
     }
   }
 
-  /// Decodes a value from the task's memory.
+  /// Decodes a value from the task's memory; if that fails, the task will be parked.
   ///
-  /// `type` is the type that the handler expects.
-  ///
-  /// - Throws: An error after which the task is parked, even if the handler catches it.
+  /// `type` is the type that the error names as the expected one.
   func decoded<Value: Decodable>(
     _ bytes: [UInt8],
     _ name: String,
@@ -190,32 +196,34 @@ extension TaskContext {
     }
   }
 
-  /// Makes the queue park the task when the attempt ends.
+  /// Decides that the task is parked when the attempt ends, and returns the error to throw.
   func parkAtEnd(after error: any Error) -> any Error {
-    memory.with(number) { $0.decide(.parked(reason: "\(error)")) }
+    memory.with(number) { $0.decideEnding(.parked(reason: "\(error)")) }
     return error
   }
 
-  /// Makes the queue release the task when the attempt ends, because its store has failed.
+  /// Stops the queue because its store has failed, decides that the task is released when the
+  /// attempt ends, and returns the error to throw.
   func releaseAtEnd(after error: any Error, operation: String) -> any Error {
     queue.dispatch.fail(error, to: operation)
-    memory.with(number) { $0.decide(.released) }
+    memory.with(number) { $0.decideEnding(.released) }
     return CancellationError()
   }
 
-  /// Makes the queue suspend the task when the attempt ends.
+  /// Decides that the task is suspended when the attempt ends, and returns the error to throw.
   ///
-  /// If `end` is `nil`, only the completions with these names wake the task.
+  /// `names` are the names of the outcomes that the task awaits. If `end` is `nil`, only a
+  /// completion wakes the task.
   func suspend(until end: WaitEnd?, awaiting names: [String] = []) -> TaskSuspended {
     let date = end?.date ?? .distantFuture
     memory.with(number) {
-      $0.decide(.suspended(until: date, awaiting: names, countedFrom: end?.countedFrom))
+      $0.decideEnding(.suspended(until: date, awaiting: names, countedFrom: end?.countedFrom))
     }
     return TaskSuspended()
   }
 }
 
-/// The error for a remembered value that does not have the expected type.
+/// The error for a value in a task's memory that does not have the expected type.
 ///
 /// The error never contains the value.
 struct UndecodableMemory: Error, CustomStringConvertible {
@@ -228,7 +236,7 @@ struct UndecodableMemory: Error, CustomStringConvertible {
   }
 }
 
-/// Encodes and decodes remembered values as JSON.
+/// Encodes values for a task's memory as JSON, and decodes them.
 enum MemoryCoding {
   static func encode(_ value: some Encodable) throws -> [UInt8] {
     try StableJSON.encode(value)
@@ -239,73 +247,79 @@ enum MemoryCoding {
   }
 }
 
-/// An attempt's copy of its task's memory, and the attempt's decision about the task's next state.
+/// An attempt's copy of its task's memory: the bytes that the task has stored under names.
 ///
-/// It is a value that has no store and no clock. Each event is a method that returns what to do.
+/// It also contains the attempt's decision about the task's next state.
 struct AttemptMemory: Sendable {
   /// What happens to the task when the attempt ends, whatever its handler returns or throws.
   enum Ending: Sendable, Equatable {
-    /// `countedFrom` is the clock's date when `until` was calculated, or `nil` if the date was
-    /// chosen.
+    /// `countedFrom` is the clock's date when `until` was calculated from a duration; `nil` if the
+    /// handler chose the date.
     case suspended(until: Date, awaiting: [String], countedFrom: Date?)
-    /// A remembered value can't be decoded or unsealed.
+    /// A value in the memory can't be decoded or decrypted.
     case parked(reason: String)
-    /// The store failed to read or store the task's memory.
+    /// The store failed to read or write the task's memory.
     case released
   }
 
   let number: AttemptNumber
-  /// The known contents of the stored memory; `nil` until it was read.
+  /// The task's memory; `nil` until it is loaded.
   private(set) var stored: TaskMemory?
-  /// The names that this attempt has used, compared by their bytes.
+  /// The names that this attempt has used; they are equal only if their bytes are.
   private var used: Set<ExactText> = []
   /// Whether the attempt has added to the task's memory.
   private(set) var hasProgressed = false
   private(set) var ending: Ending?
-  /// The latest checkpoint, if it is not stored yet.
+  /// The latest checkpoint; `nil` if it is stored, is being stored, or does not exist.
   private(set) var unsaved: [UInt8]?
-  /// When a checkpoint was last stored, on the queue's stopwatch.
+  /// The time on the queue's stopwatch when a checkpoint was last stored.
   private var savedAt: Duration?
   /// Whether a checkpoint is being stored.
   private(set) var isSaving = false
 
   init(of number: AttemptNumber) { self.number = number }
 
-  /// The bytes under a name; `nil` if there are none, or the memory has not been read.
+  /// The bytes under a name; `nil` if there are none, or if the memory is not loaded.
   subscript(name: String) -> [UInt8]? { stored?[name] }
 
-  /// Sets the memory as the store returned it, unless it is already known, and may be newer.
+  /// Sets the memory to what the store has returned, unless it is already loaded: then the attempt
+  /// may have changed it since.
   mutating func setLoaded(_ memory: TaskMemory) { if stored == nil { stored = memory } }
 
-  /// Updates one name, whose value is stored by callers that complete a wait.
+  /// Sets the value under one name to that in a memory that was read from the store later.
+  ///
+  /// This is for the outcomes of completions: not only the attempt, but other callers store them.
   mutating func refresh(_ name: String, from memory: TaskMemory) { stored?[name] = memory[name] }
 
-  /// Begins the use of a name.
+  /// Marks a name as used.
   ///
-  /// - Returns: `false` if the attempt has already used it.
-  mutating func beginUse(of name: String) -> Bool { used.insert(ExactText(name)).inserted }
+  /// - Returns: `false` if the name is already marked.
+  mutating func markUsed(_ name: String) -> Bool { used.insert(ExactText(name)).inserted }
 
-  /// Ends the use of a name under which nothing was stored.
-  mutating func endUse(of name: String) { used.remove(ExactText(name)) }
+  /// Marks a name as not used: nothing was stored under it.
+  mutating func markUnused(_ name: String) { used.remove(ExactText(name)) }
 
   /// Records that a value was stored under a name.
   mutating func recordStored(_ value: [UInt8], under name: String) {
-    // For a checkpoint, a later one than the stored one may already be known.
+    // While a checkpoint was being stored, the handler may have saved a later one.
     if name != MemoryName.checkpoint { stored?[name] = value }
     hasProgressed = true
   }
 
-  /// Returns the size that the memory would have with other bytes under a name.
+  /// Returns the size that the memory would have with this value under a name.
   func size(with value: [UInt8], under name: String) -> Int {
     let old = self[name].map { name.utf8.count + $0.count } ?? 0
     return (stored?.size ?? 0) - old + name.utf8.count + value.count
   }
 
-  /// Decides what happens to the task when the attempt ends, unless that is already decided.
-  mutating func decide(_ ending: Ending) {
-    // Concurrent parts of a handler may all suspend the task. Merge what they await, and use the
-    // earliest date. Use the latest origin: if the clock was ahead for any of them, the handler
-    // recalculates its date.
+  /// Decides what happens to the task when the attempt ends.
+  ///
+  /// The first decision counts, except that several suspensions are merged.
+  mutating func decideEnding(_ ending: Ending) {
+    // Several Swift tasks of a handler may suspend the task. It then awaits all of their
+    // completions, until the earliest of their dates. `countedFrom` is the latest of theirs: if the
+    // clock was ahead for any of them, the task wakes early, and the handler calculates the date
+    // again.
     if case .suspended(let date, let names, let origin) = ending,
       case .suspended(let other, let others, let otherOrigin)? = self.ending
     {
@@ -321,20 +335,21 @@ struct AttemptMemory: Sendable {
 
   // MARK: Checkpoints
 
-  /// The minimum time between two stored checkpoints, unless one is due.
+  /// The minimum time between two stored checkpoints, unless one must be stored at once.
   private static let savingInterval = Duration.seconds(1)
 
-  /// Sets the latest checkpoint, which is stored now or later.
+  /// Sets the latest checkpoint, which is not stored yet.
   mutating func save(_ value: [UInt8]) {
     unsaved = value
     stored?[MemoryName.checkpoint] = value
     hasProgressed = true
   }
 
-  /// Returns the checkpoint to store now, if there is one.
+  /// Returns the checkpoint to store now; `nil` if there is none, or if another one is being
+  /// stored.
   ///
-  /// If `isDue`, it is stored even if another one was stored a moment ago. If `again`, it is stored
-  /// even if it is already stored.
+  /// If `isDue`, the checkpoint is stored even if another one was stored a moment ago. If `again`,
+  /// it is stored even if it is already stored.
   mutating func beginSaving(at time: Duration, isDue: Bool, again: Bool) -> [UInt8]? {
     guard !isSaving, let value = unsaved ?? (again ? self[MemoryName.checkpoint] : nil) else {
       return nil
@@ -356,26 +371,26 @@ struct AttemptMemory: Sendable {
   }
 }
 
-/// The memory of a worker's current attempt.
+/// The ``AttemptMemory`` of a worker's current attempt.
 ///
-/// There is one for each worker, not for each attempt, so an attempt whose handler does not use its
-/// memory costs only one atomic read.
+/// A worker uses this object for all its attempts, one after another. So an attempt whose handler
+/// does not use the memory costs only one atomic read.
 final class WorkerMemory: Sendable {
   private let state = Mutex<AttemptMemory?>(nil)
   private let isUsed = Atomic(false)
   /// Callers that wait until a checkpoint is stored.
-  private let savings = Waiters<Void>()
+  private let savingWaiters = Waiters<Void>()
 
   /// Calls the body with the memory of an attempt, which is empty at first.
   ///
-  /// A context that outlives its attempt gets an empty memory, and does not change the memory of
-  /// the next attempt.
+  /// A handler may use its context after its attempt has ended. The body then gets an empty memory,
+  /// and does not change the memory of the worker's current attempt.
   func with<Result>(
     _ number: AttemptNumber,
     _ body: (inout sending AttemptMemory) throws -> sending Result
   ) rethrows -> Result {
     try state.withLock { state in
-      if let present = state?.number, present > number {
+      if let current = state?.number, current > number {
         var past = AttemptMemory(of: number)
         return try body(&past)
       }
@@ -388,10 +403,11 @@ final class WorkerMemory: Sendable {
     }
   }
 
-  /// Whether an attempt has used it.
+  /// Whether the current attempt has used its memory.
   var isInUse: Bool { isUsed.load(ordering: .relaxed) }
 
-  /// Returns the memory of an attempt that has ended, if it was used.
+  /// Removes and returns the memory of an attempt that has ended; `nil` if the attempt has not used
+  /// it.
   func take(_ number: AttemptNumber) -> AttemptMemory? {
     guard isInUse else { return nil }
     return state.withLock { state in
@@ -401,35 +417,36 @@ final class WorkerMemory: Sendable {
     }
   }
 
-  /// Records whether a checkpoint was stored, and resumes callers that wait for that.
+  /// Records whether a checkpoint was stored, and resumes the callers that wait for this.
   func endSaving(_ number: AttemptNumber, _ value: [UInt8], at time: Duration, isStored: Bool) {
     with(number) { $0.endSaving(value, at: time, isStored: isStored) }
-    savings.resumeAll(with: .success(()))
+    savingWaiters.resumeAll(with: .success(()))
   }
 
   /// Waits until no checkpoint of an attempt is being stored.
   func waitWhileSaving(inAttempt number: AttemptNumber) async {
-    await savings.waitUncancelled {
+    await savingWaiters.waitUncancelled {
       state.withLock { $0?.number == number && $0?.isSaving == true } ? nil : ()
     }
   }
 }
 
-/// The names in a task's memory.
+/// Makes the names under which a task's memory contains values.
 ///
-/// The kind comes first, so that a step and a sleep with the same name don't conflict.
+/// Each name begins with what it is for, so that a step and a sleep with the same name don't
+/// conflict.
 enum MemoryName {
   static let checkpoint = "checkpoint"
 
   /// The name for the value of a step.
   static func step(_ name: String) -> String { stepPrefix + name }
-  /// The name for the intent to start a step that is not repeated.
+  /// The name of the mark that is stored before a step starts that must not be repeated.
   static func intent(_ name: String) -> String { "intent:\(name)" }
   /// The name for the date of a sleep.
   static func sleep(_ name: String) -> String { "sleep:\(name)" }
-  /// The name for the token and the deadline of a completion.
+  /// The name for the token and the deadline of a completion (``OpenCompletion``).
   static func completion(_ name: String) -> String { completionPrefix + name }
-  /// The name whose presence means that the body of a completion has passed its token on.
+  /// The name of the mark that is stored after the body of a completion has returned.
   static func handedOut(_ name: String) -> String { "opened:\(name)" }
   /// The name for the outcome of a completion, whose value is empty until the completion arrives.
   static func outcome(_ token: TaskToken) -> String { "outcome:\(token.secretText)" }
@@ -437,13 +454,13 @@ enum MemoryName {
   static let stepPrefix = "step:"
   static let completionPrefix = "completion:"
 
-  /// The value under the name of an intent.
+  /// The value under the name ``intent(_:)``.
   static let begun = Array("true".utf8)
 
   /// Returns the part of a name after a prefix; `nil` if the name does not start with the prefix.
   ///
-  /// Both are compared by their bytes, because the first character after the prefix may combine
-  /// with its last one.
+  /// The comparison is by bytes: if a combining character follows the prefix, Swift considers it
+  /// and the prefix's last character as one other character.
   static func name(in stored: String, after prefix: String) -> String? {
     guard stored.utf8.starts(with: prefix.utf8) else { return nil }
     return String(stored.unicodeScalars.dropFirst(prefix.unicodeScalars.count))

@@ -9,35 +9,37 @@ extension TaskContext {
   ///   try await bank.charge(order.amount, idempotencyKey: step.key)
   /// }
   /// ```
-  /// The value is stored durably before this returns. In a later attempt, in this process or
-  /// another one, this returns the stored value. A step is identified by its name, not by its
-  /// position in the code, so steps may be performed concurrently, and the code may change between
-  /// attempts. A stored value whose name no step uses is ignored. See <doc:WorkInSteps>.
+  /// The value is stored durably before this method returns. In a later attempt, in this process or
+  /// another one, this method returns the stored value. A step is identified by its name, not by
+  /// its position in the code. So steps may be performed concurrently, and the code may change
+  /// between attempts. A stored value whose name no step uses is ignored. See <doc:WorkInSteps>.
   ///
   /// If the process ends before the value is stored, the next attempt performs the step again. If a
   /// service must not do the work twice, send it ``TaskStep/key``, or pass
   /// ``StepRepetition/never``.
   ///
-  /// Errors are not stored: if the body throws, this throws the same error, and the next attempt
-  /// performs the step again. No step starts in an attempt that was cancelled. If a body returns
-  /// although it was cancelled, its value is stored.
+  /// Errors are not stored: if the body throws, this method throws the same error, and the next
+  /// attempt performs the step again. No step starts in an attempt that was cancelled. If the
+  /// attempt is cancelled during a step, and the body returns a value nevertheless, the value is
+  /// stored.
   ///
   /// - Parameters:
   ///   - name: the step's name: 1 to 1,000 bytes of UTF-8. An attempt can use a name only once.
-  ///   - item: the item that the step is for, such as an ID in a loop. It becomes a part of the
-  ///     name, in brackets.
+  ///   - item: what the step is for, such as an ID in a loop. The item is appended to the name in
+  ///     brackets, as in `pick[7]`.
   ///   - repetition: whether an interrupted step is repeated.
   ///   - body: performs the step. It can't contain another step.
-  ///   - ifInterrupted: for a step that is not repeated: asks the other side whether the work was
-  ///     done. If so, returns the value; if not, performs the step. By default, a
+  ///   - ifInterrupted: is called instead of the body if the step must not be repeated, and was
+  ///     interrupted. It finds out, for example from the service that does the work, whether the
+  ///     work was done. If so, it returns the value; if not, it performs the step. By default, a
   ///     ``StepInterrupted`` is thrown.
   /// - Returns: the value of the step, at most 65,536 bytes as JSON.
   /// - Throws: what the body throws; a ``StepError`` for a name that the attempt has already used,
   ///   or a value that can't be stored; a ``StepInterrupted``; ``TaskSuspended`` if the attempt has
   ///   suspended the task; `CancellationError` if the attempt was cancelled, another queue has
-  ///   claimed the task, or the store fails. In the last two cases, the attempt is not counted. If
-  ///   the stored value does not have the type `Value`, the task is parked, like one whose payload
-  ///   can't be decoded.
+  ///   claimed the task, or the store fails. In the last two cases, the attempt does not count as a
+  ///   retry. If the stored value does not have the type `Value`, the task is parked, like a task
+  ///   whose payload can't be decoded.
   @discardableResult
   public func step<Value: Codable & Sendable>(
     _ name: String,
@@ -48,8 +50,8 @@ extension TaskContext {
   ) async throws -> Value {
     let step = TaskStep(item.map { "\(name)[\($0)]" } ?? name, of: id)
     let stored = MemoryName.step(step.name)
-    try await beginUse(of: step.name, storedAs: stored)
-    return try await using(stored) {
+    try await takeName(step.name, storedAs: stored)
+    return try await releasingNameOnError(stored) {
       if let bytes = storedBytes(under: stored) { return try decoded(bytes, step.name) }
       return try await perform(step, stored, repetition, body, ifInterrupted)
     }
@@ -66,14 +68,14 @@ extension TaskContext {
     let value: Value
     if repetition == .never, storedBytes(under: MemoryName.intent(step.name)) != nil {
       guard let ifInterrupted else { throw StepInterrupted(step: step) }
-      value = try await inStep { try await ifInterrupted(step) }
+      value = try await performStep { try await ifInterrupted(step) }
     } else {
       if repetition == .never {
         let intent = MemoryName.intent(step.name)
         try checkSize(of: MemoryName.begun, name: step.name, storedAs: intent)
         try await remember([(intent, MemoryName.begun)])
       }
-      value = try await inStep { try await body(step) }
+      value = try await performStep { try await body(step) }
     }
     let bytes = try encoded(value, step.name)
     try checkSize(of: bytes, name: step.name, storedAs: stored)
@@ -83,15 +85,16 @@ extension TaskContext {
 
   /// Performs a step without a value once: a later attempt does not perform it again.
   ///
-  /// Otherwise, this does the same as the method with a value.
+  /// This does the same as ``step(_:for:repeats:_:ifInterrupted:)->_``, but without a value.
   ///
   /// - Parameters:
-  ///   - name: the step's name.
-  ///   - item: the item that the step is for, which becomes a part of the name.
+  ///   - name: the step's name. An attempt can use a name only once.
+  ///   - item: what the step is for, which is appended to the name.
   ///   - repetition: whether an interrupted step is repeated.
   ///   - body: performs the step.
-  ///   - ifInterrupted: for a step that is not repeated: ensures that the work was done.
-  /// - Throws: the errors of the method with a value.
+  ///   - ifInterrupted: is called instead of the body if the step must not be repeated, and was
+  ///     interrupted. It performs the step if the work was not done.
+  /// - Throws: the errors of ``step(_:for:repeats:_:ifInterrupted:)->_``.
   public func step(
     _ name: String,
     for item: (some CustomStringConvertible)? = String?.none,
@@ -99,9 +102,9 @@ extension TaskContext {
     _ body: (TaskStep) async throws -> Void,
     ifInterrupted: ((TaskStep) async throws -> Void)? = nil
   ) async throws {
-    let ask = ifInterrupted.map { ask in
+    let ifInterruptedReturningDone = ifInterrupted.map { ifInterrupted in
       { (step: TaskStep) async throws -> Done in
-        try await ask(step)
+        try await ifInterrupted(step)
         return Done()
       }
     }
@@ -113,7 +116,7 @@ extension TaskContext {
         try await body(step)
         return Done()
       },
-      ifInterrupted: ask
+      ifInterrupted: ifInterruptedReturningDone
     )
   }
 }
@@ -121,11 +124,11 @@ extension TaskContext {
 extension TaskContext {
   /// Always throws, for a body whose value can't be stored.
   ///
-  /// Without this method, such a body would count as a step without a value, and the value would be
-  /// lost.
+  /// Without this method, a call with such a body would call the method for steps without a value,
+  /// and the value would be lost.
   ///
-  /// It is deprecated, and not unavailable, because the compiler does not choose an unavailable
-  /// method if another one matches.
+  /// The method is marked as deprecated, not as unavailable: the compiler does not choose an
+  /// unavailable method if another method matches.
   @_documentation(visibility: internal)
   @available(
     *,
@@ -148,11 +151,11 @@ extension TaskContext {
   }
 }
 
-/// The stored value of a step that has no value of its own: `true`.
+/// The value that is stored for a step or a completion without a value: `true`.
 struct Done: Codable, Sendable {
   init() {}
 
-  // Accepts any value: the step may have had a value before the code was changed.
+  // Accepts any stored value: the step may have had a value in an earlier version of the program.
   init(from decoder: any Decoder) {}
 
   func encode(to encoder: any Encoder) throws {
@@ -165,7 +168,7 @@ struct Done: Codable, Sendable {
 public struct TaskStep: Sendable, Hashable {
   /// The step's name, with the item that it is for, as in `pick[7]`.
   public let name: String
-  /// The ID of the task, a slash, and the name: the same at each attempt.
+  /// The ID of the task, a slash, and the step's name; the same in each attempt.
   ///
   /// Use it as the idempotency key for a service that must not do the work twice.
   public let key: String
@@ -183,20 +186,20 @@ public enum StepRepetition: Sendable, Hashable {
   case always
   /// The step is not repeated: it is performed at most once.
   ///
-  /// The queue stores that the step starts before the step starts. If the process ends, or the step
-  /// throws, before its end is stored, it is unknown whether the work was done. The next attempt
-  /// calls `ifInterrupted`, or throws a ``StepInterrupted``.
+  /// Before the step starts, the queue stores that it will start. If the step throws, or the
+  /// process ends before the step's value is stored, it is unknown whether the work was done. The
+  /// next attempt calls `ifInterrupted`, or throws a ``StepInterrupted``.
   case never
 }
 
 /// The error for a step that can't be performed because of a mistake in the handler.
 ///
-/// Another attempt would fail in the same way. So the task is abandoned if the handler does not
-/// catch the error.
+/// If the handler does not catch the error, the task is abandoned, because another attempt would
+/// fail in the same way.
 public struct StepError: RetryAwareError, CustomStringConvertible {
   /// What is wrong with the step.
   ///
-  /// More kinds may be added.
+  /// More codes may be added.
   public struct Code: Hashable, Sendable, CustomStringConvertible {
     private let name: String
 
@@ -204,17 +207,17 @@ public struct StepError: RetryAwareError, CustomStringConvertible {
 
     /// The attempt has already used the name; each step needs its own name.
     public static let nameUsedTwice = Code("nameUsedTwice")
-    /// The step was started in the body of another step, which is repeated as a whole.
+    /// The step, sleep, completion or checkpoint is in the body of another step.
     public static let nested = Code("nested")
     /// The name is empty, too long, or has a NUL (U+0000).
     public static let invalidName = Code("invalidName")
-    /// The step's value can't be encoded.
+    /// The step's value can't be encoded as JSON.
     public static let notEncodable = Code("notEncodable")
     /// The step's value is too large, or the task's memory would become too large.
     ///
     /// The work was done, but its value is not stored.
     public static let tooLarge = Code("tooLarge")
-    /// The attempt is over: the context was used after the handler had ended.
+    /// The attempt is over: the context was used after the handler had returned.
     public static let attemptIsOver = Code("attemptIsOver")
 
     /// The code's name.
@@ -225,7 +228,7 @@ public struct StepError: RetryAwareError, CustomStringConvertible {
   public let code: Code
   /// The name of the step.
   public let name: String
-  /// A text for people to read: what is wrong, and what to do about it.
+  /// What is wrong and what to do about it, for a person to read.
   public let message: String
 
   init(_ code: Code, _ name: String, _ message: String) {
@@ -240,37 +243,37 @@ public struct StepError: RetryAwareError, CustomStringConvertible {
   public var description: String { message }
 }
 
-/// The error for a step that was interrupted and is not repeated.
+/// The error for a step that was interrupted, and must not be repeated (``StepRepetition/never``).
 ///
-/// The step started in an earlier attempt, and it is unknown whether its work was done. Ask the
-/// other side, as `ifInterrupted` of ``TaskContext/step(_:for:repeats:_:ifInterrupted:)->_`` does.
-/// If the handler does not catch this error, the task is abandoned, and becomes a dead letter for a
-/// person to look at.
+/// The step started in an earlier attempt, and it is unknown whether its work was done. To find
+/// out, pass a closure as `ifInterrupted` to
+/// ``TaskContext/step(_:for:repeats:_:ifInterrupted:)->_``. If the handler does not catch this
+/// error, the task is abandoned.
 public struct StepInterrupted: RetryAwareError, CustomStringConvertible {
   /// The step.
   public let step: TaskStep
 
   /// `.stop`.
   public var retryDecision: RetryDecision { .stop }
-  /// A text such as `the step 'wire' was interrupted, and is not repeated; ask the other side
-  /// whether it was done`.
+  /// A message that names the step, and says what to do.
   public var description: String {
-    "the step '\(step.name)' was interrupted, and is not repeated; ask the other side whether it "
-      + "was done"
+    "the step '\(step.name)' was interrupted, and is not repeated; pass 'ifInterrupted:' to find out "
+      + "whether its work was done"
   }
 }
 
-/// The error that ends a handler whose task is suspended.
+/// The error that leaves the handler when its task is suspended.
 ///
 /// ``TaskContext/sleep(_:for:)`` and ``TaskContext/completion(_:of:within:_:)`` throw it. Don't
-/// catch it, or rethrow it after any cleanup. Whatever the handler then returns or throws, the task
-/// is suspended, and the handler is called again on the date, or when the completion has arrived.
+/// catch it, or rethrow it after any cleanup. Whatever the handler returns or throws after that,
+/// the task is suspended. The handler is called again when the sleep ends or the completion
+/// arrives.
 ///
 /// `withRetry` in a handler does not retry after this error, but throws it at once.
 public struct TaskSuspended: RetryAwareError, CustomStringConvertible {
   /// `.stop`, so that `withRetry` in the handler throws the error, and the queue suspends the task.
   public var retryDecision: RetryDecision { .stop }
-  /// A text for logs.
+  /// `the task is suspended`.
   public var description: String { "the task is suspended" }
 }
 
@@ -280,7 +283,7 @@ extension StepError: LocalizedError {
 }
 
 extension StepInterrupted: LocalizedError {
-  /// The description: what happened, and what to do.
+  /// The description.
   public var errorDescription: String? { description }
 }
 
@@ -302,34 +305,34 @@ extension TaskContext {
   /// ```
   /// - Parameter type: the type of the checkpoint.
   /// - Returns: the checkpoint; `nil` if none was saved.
-  /// - Throws: `CancellationError` if the store fails, and then the attempt is not counted;
+  /// - Throws: `CancellationError` if the store fails; the attempt then does not count as a retry.
   ///   ``TaskSuspended`` if the attempt has suspended the task. If the stored checkpoint has
-  ///   another type, the task is parked, like one whose payload can't be decoded.
+  ///   another type, the task is parked, like a task whose payload can't be decoded.
   public func checkpoint<Value: Codable & Sendable>(
     _ type: Value.Type = Value.self
   ) async throws -> Value? {
-    try await beginUse(of: "checkpoint", storedAs: MemoryName.checkpoint, isRepeatable: true)
+    try await takeName("checkpoint", storedAs: MemoryName.checkpoint, isRepeatable: true)
     return try storedBytes(under: MemoryName.checkpoint).map { try decoded($0, "checkpoint") }
   }
 
   /// Saves the task's progress as a checkpoint, which replaces the previous one.
   ///
   /// With ``Durability/relaxed``, the first checkpoint of an attempt is stored at once. After that,
-  /// at most one is stored each second. The last one is stored when the attempt ends, unless the
-  /// task has succeeded. So a crash of the process loses at most a second's progress, and a power
-  /// failure loses what ``Durability/relaxed`` allows. With ``Durability/durable``, the checkpoint
-  /// is stored when this returns.
+  /// at most one checkpoint is stored each second. The last checkpoint is stored when the attempt
+  /// ends, unless the task has succeeded. So if the process crashes, the progress of at most a
+  /// second is lost; if the power fails, more may be lost (``Durability``). With
+  /// ``Durability/durable``, the checkpoint is stored when this method returns.
   ///
-  /// A checkpoint counts as progress: it resets ``TaskContext/interruptionCount``, so that a long
-  /// transfer is not abandoned because its process is killed repeatedly.
+  /// A checkpoint resets ``TaskContext/interruptionCount``, so that a long transfer is not
+  /// abandoned because its process is killed repeatedly.
   ///
-  /// A checkpoint is also a good place to stop. If the attempt was cancelled, for example because
-  /// the queue is shut down, this saves and then throws `CancellationError`. If the handler does
-  /// not catch that error, the attempt is not counted, and the next one continues from here.
+  /// If the attempt was cancelled, for example because the queue is shut down, this method stores
+  /// the checkpoint, and then throws `CancellationError`. If the handler does not catch that error,
+  /// the attempt does not count as a retry, and the next attempt continues from the checkpoint.
   ///
   /// - Parameters:
   ///   - value: the progress; at most 65,536 bytes as JSON.
-  ///   - durability: the failures that the checkpoint survives, and when it is stored.
+  ///   - durability: what the checkpoint must survive, and when it is stored.
   /// - Throws: `CancellationError`; a ``StepError`` if the value can't be stored;
   ///   ``TaskSuspended``.
   public func save<Value: Codable & Sendable>(
@@ -337,7 +340,7 @@ extension TaskContext {
     durability: Durability = .relaxed
   ) async throws {
     let name = MemoryName.checkpoint
-    try await beginUse(of: "checkpoint", storedAs: name, isRepeatable: true)
+    try await takeName("checkpoint", storedAs: name, isRepeatable: true)
     let bytes = try encoded(value, "checkpoint")
     try checkSize(of: bytes, name: "checkpoint", storedAs: name)
     memory.with(number) { $0.save(bytes) }
@@ -345,12 +348,13 @@ extension TaskContext {
     try Task.checkCancellation()
   }
 
-  /// Stores the latest checkpoint if it is not stored yet, and `isDue` or the last one was stored
-  /// long enough ago.
+  /// Stores the latest checkpoint, if it is not stored yet.
+  ///
+  /// Unless `isDue`, at most one checkpoint is stored each second.
   func writeCheckpoint(_ durability: Durability, isDue: Bool) async throws {
     while true {
       let time = queue.time.stopwatch()
-      // The stored checkpoint may not be durable, so store it again.
+      // The checkpoint may already be stored, but not durably, so store it again.
       let again = durability == .durable
       let unsaved = memory.with(number) { memory in
         memory.beginSaving(at: time, isDue: isDue, again: again)
@@ -362,7 +366,7 @@ extension TaskContext {
         isStored = true
         return
       }
-      // The checkpoint that is being stored may not be the latest one.
+      // An earlier checkpoint is being stored. Wait, and then store the latest one.
       guard isDue, memory.with(number, { $0.isSaving }) else { return }
       await memory.waitWhileSaving(inAttempt: number)
     }
@@ -370,21 +374,21 @@ extension TaskContext {
 }
 
 extension TaskContext {
-  /// Suspends the task for a while, during which it uses no worker, no lease and no memory of the
-  /// process.
+  /// Suspends the task for a duration, without occupying a worker.
   ///
   /// ```swift
   /// try await context.sleep("before the reminder", for: .seconds(3 * 86_400))
   /// try await mail.remind(order)
   /// ```
-  /// The first call stores the date on which the sleep ends, and throws ``TaskSuspended``. On that
-  /// date, any process calls the handler again: its earlier steps return their stored values, and
-  /// this returns. The task is suspended even if the handler catches the error. A suspended task
-  /// keeps its unique key and its position among the tasks with its order key. If the clock turns
-  /// out to have been ahead, the sleep starts again from the current date.
+  /// The first call stores the date at which the sleep ends, and throws ``TaskSuspended``. The task
+  /// is suspended even if the handler catches this error. At that date, the handler is called
+  /// again, in this process or another one: its earlier steps return their stored values, and this
+  /// method returns. A suspended task keeps its unique key and its position among the tasks with
+  /// its order key. If the clock is later set back to before the first call, the sleep starts again
+  /// from the current date.
   ///
-  /// Start a sleep only after all work that must come before it has ended. Steps that run
-  /// concurrently with a sleep are cancelled with the handler.
+  /// Start a sleep only after all work that must come before it has ended: when the sleep ends the
+  /// attempt, steps that run concurrently are cancelled.
   ///
   /// - Parameters:
   ///   - name: the name of the sleep. An attempt can use a name only once.
@@ -395,9 +399,9 @@ extension TaskContext {
     try await sleep(name) { WaitEnd(after: duration, from: $0) }
   }
 
-  /// Suspends the task until a date, as ``sleep(_:for:)`` does.
+  /// Suspends the task until a date, as ``sleep(_:for:)`` does for a duration.
   ///
-  /// The date of the first call counts. Later attempts don't change it.
+  /// The date is stored by the first call. If a later attempt gives another date, it is ignored.
   ///
   /// - Parameters:
   ///   - name: the name of the sleep. An attempt can use a name only once.
@@ -411,7 +415,7 @@ extension TaskContext {
 
   private func sleep(_ name: String, until first: (_ now: Date) -> WaitEnd) async throws {
     let stored = MemoryName.sleep(name)
-    try await beginUse(of: name, storedAs: stored)
+    try await takeName(name, storedAs: stored)
     let known: WaitEnd? = try storedBytes(under: stored).map { try decoded($0, name) }
     let now = queue.now
     let end = known?.recalculated(at: now) ?? first(now)
@@ -426,13 +430,15 @@ extension TaskContext {
   }
 }
 
-/// The stored form of the date on which a sleep ends or a wait for a completion times out.
+/// The date at which a sleep ends, or a wait for a completion times out.
 ///
-/// In JSON, a chosen date is a number of seconds since 1970. A date that was calculated from a
-/// duration is a list: that number, and the date from which it was calculated.
+/// A date that the handler has chosen is encoded as a number: the seconds since 1970. A date that
+/// was calculated from a duration is encoded as two such numbers, in an array: that date, and the
+/// date from which it was calculated.
 struct WaitEnd: Codable, Equatable, Sendable {
   private(set) var date: Date
-  /// The clock's date when `date` was calculated; `nil` if `date` was chosen.
+  /// The clock's date when `date` was calculated from a duration; `nil` if the handler chose
+  /// `date`.
   private(set) var countedFrom: Date?
 
   init(at date: Date) { self.date = date }
@@ -442,8 +448,8 @@ struct WaitEnd: Codable, Equatable, Sendable {
     countedFrom = now
   }
 
-  /// Returns the end of the same wait, recalculated from `now` if it was calculated from a later
-  /// date, because the clock was ahead then.
+  /// Returns the same wait's end, recalculated from `now` if the clock was ahead when it was
+  /// calculated: ``countedFrom`` is later than `now`.
   func recalculated(at now: Date) -> WaitEnd {
     guard let countedFrom, countedFrom > now else { return self }
     return WaitEnd(after: .seconds(date.timeIntervalSince(countedFrom)), from: now)

@@ -1,26 +1,25 @@
 public import SystemFoundation
 
-/// The memory of tasks, and the completions that they wait for.
 extension TaskQueue {
-  /// Completes the wait of a task with a value.
+  /// Gives a task the value that it waits for in ``TaskContext/completion(_:of:within:_:)``.
   ///
   /// The task may be suspended, waiting, or being performed in any process. Its handler is called
-  /// again, and ``TaskContext/completion(_:of:within:_:)`` returns the value. The first completion
-  /// counts. When this returns, the completion is stored durably. Any queue of a group can complete
-  /// the waits of all its queues.
+  /// again, and ``TaskContext/completion(_:of:within:_:)`` returns the value. Only the first
+  /// completion with a token counts. When this call returns, the completion is stored durably. In a
+  /// ``TaskQueueGroup``, the task may belong to any queue of the group.
   ///
   /// - Parameters:
-  ///   - token: the token that the task has passed on.
+  ///   - token: the token that the task's handler has passed on.
   ///   - value: the value, at most 65,536 bytes as JSON.
-  /// - Returns: whether this is the first completion, and arrived before the wait timed out. It is
-  ///   `false` for a token that is unknown or already completed, or whose task has ended or started
-  ///   from the beginning.
+  /// - Returns: whether the completion counts. It does not if it is not the first one with this
+  ///   token, if the wait has timed out, if the task has ended or was restarted without its memory,
+  ///   or if the token is unknown.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument`` if the
   ///   value is too large; what its encoding throws; the same errors as ``open()``;
   ///   `CancellationError` if the call is cancelled while another call for the task waits for an
-  ///   unavailable store; what the store throws. If the store throws, it may be unknown whether the
-  ///   completion is stored. The caller can then call again; `false` may mean that the first call
-  ///   has counted.
+  ///   unavailable store; what the store throws. If the store throws, the completion may be stored
+  ///   nevertheless. The caller can then repeat the call; if that returns `false`, the first call
+  ///   may have counted.
   @discardableResult
   public nonisolated func complete(
     _ token: TaskToken,
@@ -29,25 +28,28 @@ extension TaskQueue {
     try await core.opened.results.complete(token, with: value)
   }
 
-  /// Completes the wait of a task that does not expect a value.
+  /// Wakes a task that waits in ``TaskContext/completion(_:within:_:)``, which expects no value.
   ///
-  /// Otherwise, this does the same as ``complete(_:with:)``.
-  /// - Parameter token: the token that the task has passed on.
-  /// - Returns: whether this is the first completion, and arrived before the wait timed out.
+  /// This does the same as ``complete(_:with:)``, but without a value.
+  ///
+  /// - Parameter token: the token that the task's handler has passed on.
+  /// - Returns: whether the completion counts, as for ``complete(_:with:)``.
   /// - Throws: the errors of ``complete(_:with:)``.
   @discardableResult
   public nonisolated func complete(_ token: TaskToken) async throws -> Bool {
     try await complete(token, with: Done())
   }
 
-  /// Completes the wait of a task with an error, so that
-  /// ``TaskContext/completion(_:of:within:_:)`` throws a ``CompletionFailed``.
+  /// Makes ``TaskContext/completion(_:of:within:_:)`` throw a ``CompletionFailed`` in the handler
+  /// of the task that waits.
+  ///
+  /// This does the same as ``complete(_:with:)``, but with an error instead of a value.
   ///
   /// - Parameters:
-  ///   - token: the token that the task has passed on.
-  ///   - error: the error. ``TaskQueueConfiguration/errorText`` converts it to the text that the
-  ///     task gets, which is shortened to 4,096 bytes.
-  /// - Returns: whether this is the first completion, and arrived before the wait timed out.
+  ///   - token: the token that the task's handler has passed on.
+  ///   - error: the error. ``TaskQueueConfiguration/errorText`` converts it to the task's
+  ///     ``CompletionFailed/reason``, which is shortened to 4,096 bytes.
+  /// - Returns: whether the completion counts, as for ``complete(_:with:)``.
   /// - Throws: the errors of ``complete(_:with:)``.
   @discardableResult
   public nonisolated func complete(
@@ -59,18 +61,18 @@ extension TaskQueue {
 
   /// Returns the completions that tasks wait for, in the order of the tasks' IDs.
   ///
-  /// After a launch, an app can compare them with the transfers that the system still has, and
-  /// complete those whose transfers were lost. Tasks with an empty memory are skipped.
+  /// After a launch, an app can compare the completions with the background transfers that the
+  /// system still has, and complete those whose transfers were lost.
   ///
   /// - Throws: the same errors as ``open()``; what the store throws.
   public nonisolated func pendingCompletions() async throws -> [PendingCompletion] {
     try await core.opened.pendingCompletions()
   }
 
-  /// Returns a task's memory: the values of its steps, its checkpoint, its sleeps and its
-  /// completions.
+  /// Returns a task's memory: what its handler has stored for its steps, its checkpoint, its sleeps
+  /// and its completions.
   ///
-  /// - Parameter id: the task.
+  /// - Parameter id: the task's ID.
   /// - Returns: the memory. It is empty if the task has stored nothing, has succeeded, or does not
   ///   exist.
   /// - Throws: the same errors as ``open()``; what the store throws.
@@ -81,18 +83,18 @@ extension TaskQueue {
 
 /// A completion that a task waits for.
 public struct PendingCompletion: Sendable, Hashable {
-  /// The token that completes it.
+  /// The token with which ``TaskQueue/complete(_:with:)`` completes it.
   public let token: TaskToken
   /// The name under which the task's handler is registered.
   public let taskName: String
   /// The name of the completion in the handler.
   public let name: String
-  /// The date at which the wait times out; `nil` if it has no limit.
+  /// The date at which the wait times out; `nil` for no limit.
   public let deadline: Date?
   /// Whether the body that passes the token on has returned.
   var isHandedOut = true
 
-  /// Returns the completions that a task has opened and that have not arrived.
+  /// Returns the completions that a task waits for, from its memory.
   static func all(of record: TaskRecord, _ memory: TaskMemory) -> [PendingCompletion] {
     memory.names.compactMap { stored in
       guard let name = MemoryName.name(in: stored, after: MemoryName.completionPrefix),
@@ -112,7 +114,7 @@ public struct PendingCompletion: Sendable, Hashable {
   }
 }
 
-/// The error for a transfer that the system no longer has.
+/// The error for a completion whose background transfer the system no longer has.
 struct TransferLost: Error, CustomStringConvertible {
-  let description = "the system no longer has a transfer for it"
+  let description = "the system no longer has the transfer that should complete it"
 }

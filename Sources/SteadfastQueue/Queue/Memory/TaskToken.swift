@@ -2,11 +2,12 @@
 public import Foundation
 #endif
 
-/// The secret that completes a task's wait.
+/// The secret with which a caller provides the value that a task waits for.
 ///
-/// The task passes the token on, and a caller completes the wait with the token and a value. The
-/// token's text is safe in a URL. It contains 128 random bits, so that only callers that have
-/// received the token can complete the wait. See ``TaskContext/completion(_:of:within:_:)``.
+/// A handler gets the token from ``TaskContext/completion(_:of:within:_:)``, and passes it on. Then
+/// ``TaskQueue/complete(_:with:)`` is called with the token and a value. Without the token, no
+/// caller can provide the value, because the token contains 128 random bits. Its ``description`` is
+/// safe in a URL.
 public struct TaskToken: Sendable, Hashable {
   /// The task that waits.
   public let taskID: TaskID
@@ -26,7 +27,7 @@ public struct TaskToken: Sendable, Hashable {
     Hexadecimal.text(high, digits: 16) + Hexadecimal.text(low, digits: 16)
   }
 
-  /// Makes the token of a task from its random part.
+  /// Makes a task's token from ``secretText``; `nil` if `secret` isn't 32 hexadecimal digits.
   init?(taskID: TaskID, secret: some StringProtocol) {
     guard secret.utf8.count == Self.secretLength,
       secret.utf8.allSatisfy({ (0x30...0x39).contains($0) || (0x61...0x66).contains($0) }),
@@ -43,7 +44,7 @@ extension TaskToken: LosslessStringConvertible {
   /// The task's ID, a full stop, and 32 hexadecimal digits, all in lower case: 69 characters.
   public var description: String { "\(taskID).\(secretText)" }
 
-  /// Parses the text of a token; `nil` if it is not a token.
+  /// Makes a token from its ``description``; `nil` if the string isn't that of a token.
   public init?(_ description: String) {
     let parts = description.split(separator: ".", omittingEmptySubsequences: false)
     guard parts.count == 2, let id = TaskID(String(parts[0])), id.description == parts[0] else {
@@ -54,19 +55,22 @@ extension TaskToken: LosslessStringConvertible {
 }
 
 extension TaskToken: Codable {
-  /// Reads the token's text.
+  /// Reads the token's ``description``.
   ///
-  /// - Throws: A `DecodingError` if the text is not a token.
+  /// - Throws: a `DecodingError` if the string isn't that of a token.
   public init(from decoder: any Decoder) throws {
     let container = try decoder.singleValueContainer()
     let text = try container.decode(String.self)
     guard let token = TaskToken(text) else {
-      throw DecodingError.dataCorruptedError(in: container, debugDescription: "it is not a token")
+      throw DecodingError.dataCorruptedError(
+        in: container,
+        debugDescription: "the string is not the description of a TaskToken"
+      )
     }
     self = token
   }
 
-  /// Writes the token's text.
+  /// Writes the token's ``description``.
   public func encode(to encoder: any Encoder) throws {
     var container = encoder.singleValueContainer()
     try container.encode(description)
@@ -74,14 +78,12 @@ extension TaskToken: Codable {
 }
 
 #if canImport(Darwin)
-/// A bridge to transfers that the system continues while the app does not run.
-///
-/// It is compiled for Apple's platforms only, and was not run.
+// This code is compiled for Apple's platforms only, and was never run.
 extension URLSessionTask {
-  /// The token of the wait that the transfer completes.
+  /// The token of the completion that this background transfer provides.
   ///
-  /// It is stored in `taskDescription`, which the system preserves for later launches. Set it
-  /// before the transfer is resumed.
+  /// The token is stored in `taskDescription`, which the system preserves for later launches. Set
+  /// this property before you resume the transfer.
   public var taskToken: TaskToken? {
     get { taskDescription.flatMap { TaskToken($0) } }
     set { taskDescription = newValue?.description }
@@ -89,15 +91,17 @@ extension URLSessionTask {
 }
 
 extension TaskQueue {
-  /// Completes waits with an error if the system no longer has the transfers that they wait for.
+  /// Makes tasks fail that wait for background transfers that the system no longer has.
   ///
-  /// Call it after a launch, when the session's delegate has been notified of all transfers that
-  /// have ended. Each wait that it completes throws a ``CompletionFailed`` in its handler. The call
-  /// skips a token that was not passed on yet, because the next attempt passes it on.
+  /// Call this method after a launch, when the session's delegate has been notified of all
+  /// transfers that have ended. For each lost transfer, ``TaskContext/completion(_:of:within:_:)``
+  /// throws a ``CompletionFailed`` in the task's handler. If a task has not started its transfer
+  /// yet, the task is skipped: its next attempt starts the transfer.
   ///
   /// - Parameters:
   ///   - session: the background session with the transfers.
-  ///   - name: the name of the completions for which the task started the transfers.
+  ///   - name: the name that the handlers pass to ``TaskContext/completion(_:of:within:_:)`` for
+  ///     these transfers.
   /// - Returns: the number of lost transfers.
   /// - Throws: what ``pendingCompletions()`` and ``complete(_:failing:)`` throw.
   @discardableResult

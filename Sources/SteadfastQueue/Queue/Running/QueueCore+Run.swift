@@ -35,7 +35,7 @@ extension QueueCore {
       machine.end()
       // End the use of the store before callers learn that the run has ended: they may run another
       // queue on the store at once.
-      use?.end()
+      use?.endRun()
       return (machine.failure, machine.wasCancelled, machine.hasEnded, machine.attemptCount)
     }
     dispatch.updateRetryPolicy()
@@ -65,7 +65,7 @@ extension QueueCore {
     return try dispatch.machine.withLock { machine in
       if machine.isShutDown { return false }
       try machine.checkCanBegin()
-      try use?.begin(name, on: store)
+      try use?.beginRun(ofQueue: name, on: store)
       machine.begin(mode, names: names, claimBatch: claimBatch)
       dispatch.signals.isPassing.store(mode != .untilStopped, ordering: .sequentiallyConsistent)
       return true

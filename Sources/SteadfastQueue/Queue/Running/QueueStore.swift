@@ -172,7 +172,7 @@ extension QueueStore {
         try await waitToRetry(after: error, &retries)
       }
     }
-    throw TaskQueueError.endlessConflict(in: front, over: "the value '\(name)'")
+    throw TaskQueueError.endlessConflictError(in: front, over: "the value '\(name)'")
   }
 
   /// Sets a value if its current bytes are the expected ones, and returns whether it was set.

@@ -29,7 +29,7 @@ extension Upkeep {
   private func reportUnhandledTasks() async throws {
     guard observers.events.isObserved || givesWarnings else { return }
     try await reportUnknownConditions()
-    guard handlers.room.others == 0 else { return }
+    guard handlers.capacities.others == 0 else { return }
     // Exclude names that were reported before: the look-up returns only 100 tasks, and these might
     // all have such names.
     let reported = observers.events.isObserved ? [] : state.withLock { $0.warning.reportedNames }
@@ -44,7 +44,7 @@ extension Upkeep {
       let found = Set(unhandled.map(\.name)).sorted()
       for name in state.withLock({ $0.warning.takeUnreportedNames(of: found) }) {
         warn(
-          "the queue '\(self.name)' has waiting tasks: \(handlers.reasonForNone(named: name))"
+          "the queue '\(self.name)' has waiting tasks: \(handlers.reasonForMissingHandler(named: name))"
         )
       }
     }
@@ -98,7 +98,7 @@ extension Upkeep {
   private func reportUselessLimits() {
     for case let names? in configuration.rateLimits.map(\.names)
     where !names.contains(where: handlers.canPerform) {
-      let reason = handlers.reasonForNone(named: names[0])
+      let reason = handlers.reasonForMissingHandler(named: names[0])
       configuration.unhandledNotice?("a rate limit of the queue '\(name)' has no effect: \(reason)")
     }
   }
@@ -152,7 +152,7 @@ extension Upkeep {
     let reason =
       handlers.canPerform(record.name)
       ? unknown.sorted().map(Self.reason(forWaitingFor:)).joined(separator: "; ")
-      : handlers.reasonForNone(named: record.name)
+      : handlers.reasonForMissingHandler(named: record.name)
     observers.events.post(.unhandled(record, reason: reason))
   }
 
@@ -162,7 +162,7 @@ extension Upkeep {
     if record.state == .paused { return "a task is paused; resume it" }
     if record.state == .suspended { return "a task waits for a completion; complete it" }
     guard handlers.canPerform(record.name) else {
-      return handlers.reasonForNone(named: record.name)
+      return handlers.reasonForMissingHandler(named: record.name)
     }
     if record.state == .parked {
       return "a payload can't be decoded; register a handler that reads it"

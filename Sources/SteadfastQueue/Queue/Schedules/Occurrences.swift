@@ -382,7 +382,7 @@ extension TaskRecord {
 extension RateLimits {
   /// Returns whether a limit with a key applies to a task.
   fileprivate func hasKeyedLimit(for record: TaskRecord) -> Bool {
-    places(of: record).contains { scopes[$0.scope].key != nil }
+    historyIDs(of: record).contains { scopes[$0.scope].key != nil }
   }
 }
 
@@ -486,7 +486,7 @@ extension Occurrences {
         unanswered = step
       }
     }
-    throw TaskQueueError.endlessConflict(
+    throw TaskQueueError.endlessConflictError(
       in: store,
       over: "a schedule",
       changedBy: "other processes"

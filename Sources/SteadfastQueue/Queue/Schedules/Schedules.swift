@@ -40,7 +40,7 @@ extension Schedules {
     )
     handlers.zones.add(rule.zone)
     let delay = try await delay(of: name, within: spread)
-    try Self.checkSize(of: StoredSchedule(name, definition, delay: delay, made: now))
+    try Self.checkSize(of: StoredSchedule(name, definition, delay: delay, createdAt: now))
     try await changeSchedule(named: name) { attempt in
       try await storeSchedule(name, definition, rule, delay, attempt)
     }
@@ -111,7 +111,7 @@ extension Schedules {
         try await storage.waitToRetry(after: error, &retries)
       }
     }
-    throw TaskQueueError.endlessConflict(
+    throw TaskQueueError.endlessConflictError(
       in: store,
       over: "the schedule '\(name)'",
       changedBy: "other processes"
@@ -248,7 +248,7 @@ extension Schedules {
       if case .unreadable(let bytes, _)? = value {
         unread = (bytes, try await waitingOccurrences(of: key))
       }
-      var new = StoredSchedule(name, definition, delay: delay, made: now)
+      var new = StoredSchedule(name, definition, delay: delay, createdAt: now)
       new.advanceToFirstDate(after: now, of: rule)
       var step = try occurrences.step(
         of: key,

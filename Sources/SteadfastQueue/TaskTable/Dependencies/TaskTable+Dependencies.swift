@@ -534,7 +534,7 @@ extension TaskTable {
         let dependencies = entries[other].record.dependencies
         guard let cause = causes[other] ?? dependencies.cause, ids.contains(cause) else { continue }
         let left = dependencies.failed.keys.filter { !restarted.contains($0) }
-        if left.isEmpty, !dependencies.hasUnnotedFailures, reclaimKey(of: other) {
+        if left.isEmpty, !dependencies.hasUnlistedFailures, reclaimKey(of: other) {
           round.append(other)
         } else {
           causes[other] = .some(left.filter { self.slot(of: $0) != nil }.min())
@@ -563,7 +563,7 @@ extension TaskTable {
       for other in dependents(of: current)
       where other != slot && wasCancelled(other, because: current) {
         var dependencies = entries[other].record.dependencies
-        let stays = !dependencies.failed.isEmpty || dependencies.hasUnnotedFailures
+        let stays = !dependencies.failed.isEmpty || dependencies.hasUnlistedFailures
         if stays || excluded.contains(entries[other].id) || !reclaimKey(of: other) {
           removeFromList(other)
           dependencies.cause = dependencies.failed.keys.filter { self.slot(of: $0) != nil }.min()

@@ -107,7 +107,7 @@ extension TaskTable {
   /// Returns whether a new task is a duplicate of the task in this slot, even if that task is
   /// running or has succeeded.
   private func isDuplicate(_ new: TaskRecord, of slot: Int) -> Bool {
-    entries[slot].record.isDeduplicating(on: new.createdDate)
+    entries[slot].record.isDeduplicating(at: new.createdDate)
   }
 
   /// Stages the retry of a task or, if the task has a successor, its replacement by the successor.

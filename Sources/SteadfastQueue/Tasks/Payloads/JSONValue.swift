@@ -2,7 +2,7 @@ import SystemFoundation
 
 /// Any JSON value: the payload of a task that has a name and no payload type.
 ///
-/// A number that has no fraction and fits into an `Int` is always read as ``integer(_:)``.
+/// A number that has no fraction and fits into an `Int` is always decoded as ``integer(_:)``.
 ///
 /// ```swift
 /// let payload: JSONValue = ["wow": "so important", "retries": 3]
@@ -17,22 +17,23 @@ public enum JSONValue: Sendable, Hashable {
   case integer(Int)
   /// A number with a fraction, or one that does not fit into an `Int`; it must be finite.
   case number(Double)
-  /// A text.
+  /// A string.
   case string(String)
-  /// A list.
+  /// An array.
   case array([JSONValue])
-  /// Values with names, in no order.
+  /// An object: named values without an order.
   case object([String: JSONValue])
 
-  /// The maximum nesting that is read and written: 64 lists and objects inside one another.
+  /// The maximum nesting that can be decoded and encoded: 64 arrays and objects inside one another.
   ///
-  /// If a program nests a value some 100,000 deep, the process crashes when Swift frees that value.
+  /// Don't make deeper values. If a value is nested about 100,000 deep, the process crashes when
+  /// Swift frees the value.
   public static var maxDepth: Int { 64 }
 }
 
 extension JSONValue {
-  /// Returns whether the value can be written: its numbers are finite, and its nesting is not too
-  /// deep.
+  /// Returns whether the value can be encoded: its numbers are finite, and it is not nested too
+  /// deeply.
   func isStorable(atDepth depth: Int = 0) -> Bool {
     guard depth <= Self.maxDepth else { return false }
     return switch self {
@@ -45,24 +46,25 @@ extension JSONValue {
 }
 
 extension JSONValue {
-  /// The member of an object with this name; `nil` if this value is no object or has no such
-  /// member.
+  /// The member of an object with this name; `nil` if there is none, or if this value isn't an
+  /// object.
   public subscript(name: String) -> JSONValue? {
     guard case .object(let members) = self else { return nil }
     return members[name]
   }
 
-  /// The element of a list at this index; `nil` if this value is no list or has no such element.
+  /// The element of an array at this index; `nil` if there is none, or if this value isn't an
+  /// array.
   public subscript(index: Int) -> JSONValue? {
     guard case .array(let elements) = self, elements.indices.contains(index) else { return nil }
     return elements[index]
   }
 
-  /// The text, if this value is a text.
+  /// The string, if this value is a string.
   public var string: String? { if case .string(let text) = self { text } else { nil } }
   /// The number, if this value is a number without a fraction.
   public var int: Int? { if case .integer(let number) = self { number } else { nil } }
-  /// The truth value, if this value is one.
+  /// The Boolean, if this value is a Boolean.
   public var bool: Bool? { if case .bool(let value) = self { value } else { nil } }
 
   /// The number, if this value is a number.
@@ -76,7 +78,7 @@ extension JSONValue {
 }
 
 extension JSONValue: Codable {
-  /// Reads any JSON value.
+  /// Decodes any JSON value.
   ///
   /// - Throws: a `DecodingError` for a value that is nested too deeply.
   public init(from decoder: any Decoder) throws {
@@ -106,7 +108,7 @@ extension JSONValue: Codable {
     }
   }
 
-  /// Writes the value.
+  /// Encodes the value.
   ///
   /// - Throws: an `EncodingError` for a number that is not finite, and for a value that is nested
   ///   too deeply.
@@ -139,23 +141,23 @@ extension JSONValue: ExpressibleByNilLiteral, ExpressibleByBooleanLiteral,
 {
   /// Makes the value `null`.
   public init(nilLiteral: ()) { self = .null }
-  /// Makes a truth value.
+  /// Makes a Boolean.
   public init(booleanLiteral value: Bool) { self = .bool(value) }
   /// Makes a number without a fraction.
   public init(integerLiteral value: Int) { self = .integer(value) }
   /// Makes a number.
   public init(floatLiteral value: Double) { self = .number(value) }
-  /// Makes a text.
+  /// Makes a string.
   public init(stringLiteral value: String) { self = .string(value) }
-  /// Makes a list.
+  /// Makes an array.
   public init(arrayLiteral elements: JSONValue...) { self = .array(elements) }
-  /// Makes an object; of members with the same name, the last one counts.
+  /// Makes an object; of several members with the same name, it contains the last.
   public init(dictionaryLiteral members: (String, JSONValue)...) {
     self = .object(Dictionary(members) { _, last in last })
   }
 }
 
-/// JSON with sorted keys, so that equal values have equal bytes.
+/// Encodes JSON with sorted keys, so that equal values have equal bytes.
 package enum StableJSON {
   static func makeEncoder() -> JSONEncoder {
     let encoder = JSONEncoder()
@@ -169,7 +171,7 @@ package enum StableJSON {
 }
 
 extension EncodingError {
-  /// The same error without the value and its path, which may show what must not appear in a log.
+  /// The same error without the value and its path, either of which may contain secrets.
   var withoutValue: EncodingError {
     guard case .invalidValue(let value, let context) = self else { return self }
     return .invalidValue(

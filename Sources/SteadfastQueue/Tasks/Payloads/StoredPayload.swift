@@ -1,29 +1,28 @@
 import SystemFoundation
 
-/// The payload of a task in a store: opaque bytes, which are made when a store asks for them.
+/// The payload of a task, as a store gets it: opaque bytes, which are encoded only when needed.
 ///
-/// The in-memory store and the file store keep the value itself while the process lives, so a
-/// handler gets the value without encoding and decoding. A store of bytes calls ``bytes()`` once,
-/// and a database returns only these bytes. With a ``PayloadSeal``, only the sealed bytes are kept.
-/// If the payload is an object, that is, if its type is a class, the file store keeps only the
-/// bytes. The handler then gets the object as it was stored, even if it has changed since.
+/// The in-memory store and the file store keep the payload's value while the process runs. So a
+/// handler gets this value, without encoding and decoding. But if the value is an instance of a
+/// class, which may change, the file store keeps only the bytes. A database returns only bytes.
+/// With a ``PayloadSeal``, only the sealed (encrypted) bytes are kept.
 public struct StoredPayload: Sendable {
   /// The format of the bytes.
   ///
-  /// A store stores the raw value with the bytes and returns both. A store need not distinguish the
-  /// formats. More formats may be added.
+  /// A store stores the format's raw value with the bytes. It need not distinguish the formats.
+  /// More formats may be added.
   @nonexhaustive
   public enum Format: String, Sendable, Hashable {
-    /// The text of a JSON value, in UTF-8, without line feeds.
+    /// JSON in UTF-8, without line feeds.
     case json
-    /// Bytes of any other kind.
+    /// Any other bytes.
     case binary
-    /// The sealed bytes of a JSON text. Only the ``PayloadSeal`` can read them.
+    /// JSON that is sealed: only the ``PayloadSeal`` can decrypt it.
     case sealedJSON
-    /// The sealed bytes of another payload.
+    /// Other bytes that are sealed: only the ``PayloadSeal`` can decrypt them.
     case sealedBinary
 
-    /// Whether the bytes are sealed.
+    /// Whether the bytes are sealed: encrypted by a ``PayloadSeal``.
     public var isSealed: Bool {
       switch self {
       case .json, .binary: false
@@ -32,56 +31,56 @@ public struct StoredPayload: Sendable {
     }
   }
 
-  private enum Form: Sendable {
+  private enum Content: Sendable {
     case bytes([UInt8])
     case value(any Encodable & Sendable)
-    /// A value and its encoded bytes; indirect, so that the more frequent payloads stay small.
+    /// A value and its encoded bytes; indirect, so that the more frequent cases need less space.
     indirect case encodedValue(any Encodable & Sendable, [UInt8])
-    /// Bytes that are made by opening the sealed bytes, each time they are requested.
+    /// A function that returns the bytes by decrypting the sealed bytes.
     case opened(@Sendable () throws -> [UInt8])
   }
 
-  /// The schema version of the payload's type when the bytes were made.
+  /// The ``TaskPayload/schemaVersion`` of the payload's type when the payload was made.
   public let version: Int
-  private let form: Form
-  /// The format of what ``bytes()`` returns.
+  private let content: Content
+  /// The format of the bytes that ``bytes()`` returns.
   public let format: Format
 
   /// Makes a payload from stored bytes.
   public init(_ bytes: [UInt8], format: Format, version: Int = 1) {
     self.format = format
     self.version = version
-    form = .bytes(bytes)
+    content = .bytes(bytes)
   }
 
-  /// Makes a payload from a value that is encoded as JSON when a store asks for it.
+  /// Makes a payload from a value that is encoded as JSON when its bytes are needed.
   init<Value: Encodable & Sendable>(_ value: Value, version: Int) {
     format = .json
     self.version = version
-    form = .value(value)
+    content = .value(value)
   }
 
-  /// Makes a payload from a value that is encoded as JSON when a store asks for it.
+  /// Makes a payload from a value that is encoded as JSON when its bytes are needed.
   init<Payload: TaskPayload>(_ payload: Payload) {
     self.init(payload, version: Payload.schemaVersion)
   }
 
-  /// Makes a payload from JSON.
+  /// Makes a payload from a JSON value.
   ///
-  /// - Throws: an `EncodingError` for JSON that can't be encoded, even if the store would keep the
-  ///   value and never encode it.
+  /// - Throws: an `EncodingError` if the value can't be encoded, even if its bytes are never
+  ///   needed.
   init(_ json: JSONValue) throws {
     self.init(json, version: 1)
     if !json.isStorable() { _ = try bytes() }
   }
 
-  private init(_ form: Form, of payload: StoredPayload) {
+  private init(_ content: Content, of payload: StoredPayload) {
     version = payload.version
     format = payload.format
-    self.form = form
+    self.content = content
   }
 
-  /// Makes a payload from a function that makes the bytes each time they are requested.
+  /// Makes a payload from a function that is called each time the bytes are needed.
   init(
     format: Format,
     version: Int,
@@ -89,19 +88,19 @@ public struct StoredPayload: Sendable {
   ) {
     self.format = format
     self.version = version
-    form = .opened(bytes)
+    content = .opened(bytes)
   }
 
   private static let encoder = StableJSON.makeEncoder()
 
   /// The bytes to store.
   ///
-  /// For a task that was looked up in a store that seals payloads, each call opens the bytes.
+  /// If the store has a ``PayloadSeal``, each call decrypts the bytes.
   ///
   /// - Throws: what the payload's `encode(to:)` throws; a ``TaskQueueError`` with the code
   ///   ``TaskQueueError/Code/unopenedPayload``.
   public func bytes() throws -> [UInt8] {
-    switch form {
+    switch content {
     case .bytes(let bytes): bytes
     case .value(let value): try Self.encode(value)
     case .encodedValue(_, let bytes): bytes
@@ -117,15 +116,15 @@ public struct StoredPayload: Sendable {
     }
   }
 
-  /// Returns the same payload with its bytes already encoded.
+  /// Returns the same payload with its bytes already encoded, so that they no longer change.
   ///
-  /// Later changes of the value, or of how it is encoded, do not change the bytes. The value is
-  /// kept for the handler, unless it is an object. An object may change before the handler starts,
-  /// so for the handler, another object is decoded from the bytes.
+  /// The value is kept for the handler, unless it is an instance of a class: such a value may
+  /// change before the handler starts. In this case, the handler gets a value that is decoded from
+  /// the bytes.
   ///
-  /// - Throws: as ``bytes()``.
+  /// - Throws: the errors of ``bytes()``.
   func encoded() throws -> StoredPayload {
-    switch form {
+    switch content {
     case .bytes, .encodedValue:
       return self
     case .value(let value):
@@ -137,23 +136,23 @@ public struct StoredPayload: Sendable {
     }
   }
 
-  /// Whether ``encoded()`` has nothing to do.
+  /// Whether the bytes are already encoded.
   var isEncoded: Bool {
-    switch form {
+    switch content {
     case .bytes, .encodedValue: true
     case .value, .opened: false
     }
   }
 
-  /// Returns the payload without the value that it was made from, as a later process reads it from
-  /// the store.
+  /// Returns the payload with only its bytes, like one that a later process reads from a store.
   func withoutValue() throws -> StoredPayload {
     StoredPayload(try bytes(), format: format, version: version)
   }
 
-  /// Returns the value itself, if this process made the payload from it.
+  /// Returns the value from which this process made the payload; `nil` if the payload has only
+  /// bytes, or if the value has another type.
   func value<Value>(as type: Value.Type) -> Value? {
-    switch form {
+    switch content {
     case .bytes, .opened: nil
     case .value(let value), .encodedValue(let value, _): value as? Value
     }
@@ -161,7 +160,7 @@ public struct StoredPayload: Sendable {
 }
 
 extension StoredPayload: CustomStringConvertible {
-  /// The kind of the payload; never its content.
+  /// The format and the version, but never the content.
   public var description: String { "payload (\(format), version \(version))" }
 }
 
@@ -174,8 +173,8 @@ extension TaskRecord {
   ///   let mail = try letter.payload(as: Mail.self)
   /// }
   /// ```
-  /// ``TaskPayload/decode(from:version:)`` reads a payload that an earlier version of the type has
-  /// stored.
+  /// ``TaskPayload/decode(from:version:)`` decodes the payload, even if an earlier version of the
+  /// type has stored it.
   ///
   /// - Parameter type: the payload's type; ``name`` must be its ``TaskPayload/taskName`` or one of
   ///   its ``TaskPayload/formerTaskNames``.
@@ -210,10 +209,10 @@ extension TaskRecord {
   }
 }
 
-/// An error for a payload that does not fit its handler's type.
+/// The error for a payload that can't be decoded as the handler's payload type.
 ///
-/// The error names the missing key or the place of the wrong value, and never shows the payload. A
-/// path in the error shows only the keys that the program declares, not those of a dictionary.
+/// The error contains the path of the missing or wrong value, but nothing of the payload. So the
+/// path contains only the keys that the program declares, not those of a dictionary.
 struct UndecodablePayload: Error, CustomStringConvertible {
   let description: String
 
@@ -238,16 +237,16 @@ struct UndecodablePayload: Error, CustomStringConvertible {
 }
 
 extension [any CodingKey] {
-  /// The path as an error shows it: `…` replaces each key that the program has not declared.
+  /// The path for an error, with `…` in place of each key that the program has not declared.
   var shownPath: String {
     if isEmpty { return "it" }
     return "'\(map { Self.isDeclared($0) ? $0.stringValue : "…" }.joined(separator: "."))'"
   }
 
-  /// Returns whether a key is a case that the program has declared.
+  /// Returns whether the program has declared a key.
   ///
-  /// A declared key is a case of an enumeration without associated values. The keys of dictionaries
-  /// and the indices of arrays are coding keys, too, but are not such cases.
+  /// A declared key is a case, without associated values, of an enumeration. The keys of
+  /// dictionaries and the indices of arrays are coding keys, too, but they aren't such cases.
   private static func isDeclared(_ key: any CodingKey) -> Bool {
     let mirror = Mirror(reflecting: key)
     return mirror.displayStyle == .enum && mirror.children.isEmpty

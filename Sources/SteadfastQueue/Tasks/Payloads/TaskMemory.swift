@@ -1,21 +1,21 @@
-/// What a task remembers from one attempt to the next: bytes under names.
+/// What a task has stored for its later attempts: values, which are bytes, under names.
 ///
-/// Two names are equal if their UTF-8 bytes are. A memory with few names uses one allocation,
-/// because many tasks may remember a little. Reading or setting the bytes under a name takes about
-/// as long among many names as among a few.
+/// Two names are equal only if their UTF-8 bytes are. A memory with few names uses only one
+/// allocation. Reading or setting the bytes under a name takes about as long among many names as
+/// among a few.
 public struct TaskMemory: Sendable, Hashable {
   private(set) var blocks = TaskMemoryBlocks()
 
   /// Makes an empty memory.
   public init() {}
 
-  /// Whether nothing is remembered.
+  /// Whether the memory has no names.
   public var isEmpty: Bool { blocks.isEmpty }
 
   /// The number of bytes of all names, in UTF-8, and of all values.
   public var size: Int { blocks.size }
 
-  /// The names under which something is remembered, in an order that is always the same.
+  /// The names, in an order that depends only on the names.
   public var names: [String] { blocks.all.flatMap(\.names) }
 
   /// The bytes under a name; `nil` if there are none.
@@ -33,21 +33,21 @@ public struct TaskMemory: Sendable, Hashable {
 }
 
 extension TaskMemory: CustomStringConvertible {
-  /// How much is remembered, as in `3 names, 120 bytes`; never what is remembered.
+  /// The size of the memory, as in `3 names, 120 bytes`, but never its contents.
   public var description: String {
     let count = blocks.all.reduce(0) { $0 + $1.count }
     return "\(count) \(count == 1 ? "name" : "names"), \(size) bytes"
   }
 }
 
-/// Bytes under names in one allocation: a ``TaskMemory``, or a part of one.
+/// Names and values in one allocation: all those of a ``TaskMemory``, or some of them.
 ///
-/// Reading or setting the bytes under a name is O(n) for n bytes in all.
+/// Reading or setting the value under a name takes O(n) time in a block of n bytes.
 struct TaskMemoryBlock: Sendable, Hashable {
-  // Each item consists of the length of its name in 2 bytes, the length of its value in 4 bytes,
-  // both with the lowest byte first, the name, and the value. Items are sorted by the length of
-  // their names, then by their names. With an `Array`, `TaskMemoryBlocks` would be larger than a
-  // word on some platforms.
+  // The bytes are a sequence of items. Each item consists of the length of its name in 2 bytes, the
+  // length of its value in 4 bytes, both with the lowest byte first, the name, and the value. Items
+  // are sorted by the length of their names, then by their names. This is not an `Array`, with
+  // which `TaskMemoryBlocks` would be larger than a word on some platforms.
   private(set) var bytes: ContiguousArray<UInt8> = []
 
   private static var headerLength: Int { 6 }
@@ -67,8 +67,8 @@ struct TaskMemoryBlock: Sendable, Hashable {
 
   /// The bytes under a name; `nil` if there are none.
   subscript(name: [UInt8]) -> [UInt8]? {
-    let place = place(of: name)
-    return place.isTaken ? Array(bytes[valueRange(ofItemAt: place.start)]) : nil
+    let (start, exists) = position(of: name)
+    return exists ? Array(bytes[valueRange(ofItemAt: start)]) : nil
   }
 
   /// Calls a function with each name and the bytes under it.
@@ -78,21 +78,21 @@ struct TaskMemoryBlock: Sendable, Hashable {
     }
   }
 
-  /// Sets the bytes under a name, in place; `nil` removes the name.
+  /// Sets the bytes under a name; `nil` removes the name.
   ///
-  /// - Returns: The number of bytes by which the size grows.
+  /// - Returns: The number of bytes by which ``size`` grows; it is negative if it shrinks.
   @discardableResult
   mutating func set(_ value: [UInt8]?, under name: [UInt8]) -> Int {
-    let place = place(of: name)
-    let old = place.start..<(place.isTaken ? end(ofItemAt: place.start) : place.start)
+    let (start, exists) = position(of: name)
+    let old = start..<(exists ? end(ofItemAt: start) : start)
     bytes.replaceSubrange(old, with: value.map { Self.item(name: name, value: $0) } ?? [])
     let oldSize = old.isEmpty ? 0 : old.count - Self.headerLength
     return (value.map { name.count + $0.count } ?? 0) - oldSize
   }
 
-  // MARK: Parts
+  // MARK: Blocks of a memory
 
-  /// The number of bytes of an item; 0 if its value is `nil`.
+  /// Returns the number of bytes of an item; 0 if its value is `nil`.
   static func length(_ value: [UInt8]?, under name: [UInt8]) -> Int {
     value.map { headerLength + name.count + $0.count } ?? 0
   }
@@ -103,9 +103,10 @@ struct TaskMemoryBlock: Sendable, Hashable {
   }
 
   /// Returns whether the block's last name sorts before a name.
-  func ends(before name: [UInt8]) -> Bool { place(of: name).start == bytes.count }
+  func ends(before name: [UInt8]) -> Bool { position(of: name).start == bytes.count }
 
-  /// Returns the items in blocks of at most `maxLength` bytes; a longer item gets its own block.
+  /// Returns blocks of at most `maxLength` bytes with the same items; a longer item gets its own
+  /// block.
   func split(maxLength: Int) -> [TaskMemoryBlock] {
     var blocks: [TaskMemoryBlock] = []
     var begin = 0
@@ -143,7 +144,7 @@ struct TaskMemoryBlock: Sendable, Hashable {
   }
 
   private func valueLength(ofItemAt start: Int) -> Int {
-    // This has no loop, to be fast: a search for an item reads the lengths of all items before it.
+    // A loop would be slower, and a search for an item reads the lengths of all items before it.
     Int(bytes[start + 2]) | Int(bytes[start + 3]) << 8 | Int(bytes[start + 4]) << 16
       | Int(bytes[start + 5]) << 24
   }
@@ -164,9 +165,9 @@ struct TaskMemoryBlock: Sendable, Hashable {
     String(decoding: bytes[nameRange(ofItemAt: start)], as: UTF8.self)
   }
 
-  /// Whether a name sorts before an item's name, equals it, or sorts after it.
   private enum Order { case before, same, after }
 
+  /// Returns whether a name sorts before an item's name, equals it, or sorts after it.
   private func order(of name: [UInt8], relativeToItemAt start: Int) -> Order {
     let range = nameRange(ofItemAt: start)
     if range.count < name.count { return .after }
@@ -175,8 +176,8 @@ struct TaskMemoryBlock: Sendable, Hashable {
     return name.lexicographicallyPrecedes(bytes[range]) ? .before : .after
   }
 
-  /// Returns where the item with a name starts, or would start if there was one.
-  private func place(of name: [UInt8]) -> (start: Int, isTaken: Bool) {
+  /// Returns where the item with a name starts or, if it does not exist, would start.
+  private func position(of name: [UInt8]) -> (start: Int, exists: Bool) {
     var start = 0
     while start < bytes.count {
       switch order(of: name, relativeToItemAt: start) {
@@ -189,15 +190,14 @@ struct TaskMemoryBlock: Sendable, Hashable {
   }
 }
 
-/// The bytes under all names of a ``TaskMemory``: in one block while they are few.
+/// The names and values of a ``TaskMemory``, in one block or, if they are long, in several.
 ///
-/// A value of this type is one word. A change copies or moves at most one block, even while another
-/// task memory shares the blocks.
+/// A value of this type is one word. A change copies at most one block, even if a copy of the
+/// memory shares the blocks.
 enum TaskMemoryBlocks: Sendable {
-  /// One of several blocks.
-  struct Part: Sendable {
+  /// A block with its size, which is then not calculated each time.
+  struct SizedBlock: Sendable {
     var block: TaskMemoryBlock
-    /// The size of the block.
     var size: Int
 
     init(_ block: TaskMemoryBlock) {
@@ -207,8 +207,8 @@ enum TaskMemoryBlocks: Sendable {
   }
 
   case one(TaskMemoryBlock)
-  /// At least two blocks, in the order of their names; none is empty.
-  case many(ContiguousArray<Part>)
+  /// At least two blocks, none of them empty, in the order of their names.
+  case many(ContiguousArray<SizedBlock>)
 
   /// The maximum length of a block with more than one name, in bytes.
   static var maxLength: Int { 8 << 10 }
@@ -217,11 +217,11 @@ enum TaskMemoryBlocks: Sendable {
 
   var isEmpty: Bool { if case .one(let block) = self { block.isEmpty } else { false } }
 
-  /// The number of bytes of all names and values; O(n) for n blocks.
+  /// The number of bytes of all names and values; this takes O(n) time for n blocks.
   var size: Int {
     switch self {
     case .one(let block): block.size
-    case .many(let parts): parts.reduce(0) { $0 + $1.size }
+    case .many(let blocks): blocks.reduce(0) { $0 + $1.size }
     }
   }
 
@@ -229,7 +229,7 @@ enum TaskMemoryBlocks: Sendable {
   var all: [TaskMemoryBlock] {
     switch self {
     case .one(let block): [block]
-    case .many(let parts): parts.map(\.block)
+    case .many(let blocks): blocks.map(\.block)
     }
   }
 
@@ -240,11 +240,11 @@ enum TaskMemoryBlocks: Sendable {
     get {
       switch self {
       case .one(let block): block[name]
-      case .many(let parts): parts[Self.index(of: name, in: parts)].block[name]
+      case .many(let blocks): blocks[Self.index(of: name, in: blocks)].block[name]
       }
     }
     set {
-      var parts: ContiguousArray<Part>
+      var blocks: ContiguousArray<SizedBlock>
       switch takeBlocks() {
       case .one(var block):
         let length = TaskMemoryBlock.length(newValue, under: name)
@@ -253,15 +253,15 @@ enum TaskMemoryBlocks: Sendable {
           self = .one(block)
           return
         }
-        parts = [Part(block)]
-      case .many(let taken): parts = taken
+        blocks = [SizedBlock(block)]
+      case .many(let taken): blocks = taken
       }
-      Self.set(newValue, under: name, in: &parts)
-      self = parts.count > 1 ? .many(parts) : .one(parts.first?.block ?? TaskMemoryBlock())
+      Self.set(newValue, under: name, in: &blocks)
+      self = blocks.count > 1 ? .many(blocks) : .one(blocks.first?.block ?? TaskMemoryBlock())
     }
   }
 
-  /// Moves the blocks out of `self`: if `self` still referenced them, a change would copy them.
+  /// Moves the blocks out of `self`, so that a change does not copy them.
   private mutating func takeBlocks() -> TaskMemoryBlocks {
     let taken = self
     self = TaskMemoryBlocks()
@@ -270,13 +270,13 @@ enum TaskMemoryBlocks: Sendable {
 
   // MARK: Several blocks
 
-  /// Returns the index of the block that contains a name, or in which the name belongs.
-  private static func index(of name: [UInt8], in parts: ContiguousArray<Part>) -> Int {
-    var (low, high) = (0, parts.count - 1)
+  /// Returns the index of the block that contains a name, or to which the name can be added.
+  private static func index(of name: [UInt8], in blocks: ContiguousArray<SizedBlock>) -> Int {
+    var (low, high) = (0, blocks.count - 1)
     // The name is in no block before `low`, and in none after `high`.
     while low < high {
       let middle = (low + high + 1) / 2
-      if parts[middle].block.begins(after: name) { high = middle - 1 } else { low = middle }
+      if blocks[middle].block.begins(after: name) { high = middle - 1 } else { low = middle }
     }
     return low
   }
@@ -284,45 +284,47 @@ enum TaskMemoryBlocks: Sendable {
   private static func set(
     _ value: [UInt8]?,
     under name: [UInt8],
-    in parts: inout ContiguousArray<Part>
+    in blocks: inout ContiguousArray<SizedBlock>
   ) {
     let length = TaskMemoryBlock.length(value, under: name)
-    // A long item that got its own block from a split keeps that block. If the item shared the
-    // block with others again, the next split would leave another block with a few names behind,
-    // and so on.
+    // A block with one long item gets no other items. Otherwise, the block would be split again and
+    // again, and each split would leave another block with only a few items.
     func hasCapacity(_ index: Int) -> Bool {
-      let block = parts[index].block
+      let block = blocks[index].block
       return block.bytes.count + length <= maxLength
         && !(block.bytes.count > maxLength / 2 && block.hasOneName)
     }
-    var index = index(of: name, in: parts)
+    var index = index(of: name, in: blocks)
     if length > 0, !hasCapacity(index) {
-      // A full block is not split if a neighbor, or a new block between them, can store the name.
-      if parts[index].block.begins(after: name) {
-        parts.insert(Part(TaskMemoryBlock()), at: index)
-      } else if parts[index].block.ends(before: name) {
+      // If the name belongs at the start or the end of a full block, the block is not split: the
+      // item goes into the next block or a new one.
+      if blocks[index].block.begins(after: name) {
+        blocks.insert(SizedBlock(TaskMemoryBlock()), at: index)
+      } else if blocks[index].block.ends(before: name) {
         index += 1
-        if index == parts.count || !hasCapacity(index) {
-          parts.insert(Part(TaskMemoryBlock()), at: index)
+        if index == blocks.count || !hasCapacity(index) {
+          blocks.insert(SizedBlock(TaskMemoryBlock()), at: index)
         }
       }
     }
-    parts[index].size += parts[index].block.set(value, under: name)
-    if parts[index].block.isEmpty {
-      parts.remove(at: index)
-    } else if parts[index].block.bytes.count > maxLength {
-      let halves = parts[index].block.split(maxLength: maxLength / 2)
-      if halves.count > 1 { parts.replaceSubrange(index...index, with: halves.map(Part.init)) }
+    blocks[index].size += blocks[index].block.set(value, under: name)
+    if blocks[index].block.isEmpty {
+      blocks.remove(at: index)
+    } else if blocks[index].block.bytes.count > maxLength {
+      let halves = blocks[index].block.split(maxLength: maxLength / 2)
+      if halves.count > 1 {
+        blocks.replaceSubrange(index...index, with: halves.map(SizedBlock.init))
+      }
     }
   }
 }
 
 extension TaskMemoryBlocks: Hashable {
-  /// All bytes; equal names and values have equal bytes, however they are split into blocks.
+  /// The bytes of all blocks, which don't depend on how the items are split into blocks.
   private var bytes: ContiguousArray<UInt8> {
     switch self {
     case .one(let block): block.bytes
-    case .many(let parts): parts.reduce(into: []) { $0 += $1.block.bytes }
+    case .many(let blocks): blocks.reduce(into: []) { $0 += $1.block.bytes }
     }
   }
 

@@ -1,9 +1,9 @@
 import Synchronization
 public import SystemFoundation
 
-/// A value that a task carries to its handler.
+/// The type of a value that a task passes to its handler.
 ///
-/// A payload is stored with a name, by which its handler is found after a restart.
+/// A payload is stored with a name, by which the queue finds the handler, even in a later process.
 ///
 /// ```swift
 /// struct PostComment: TaskPayload { var text: String }
@@ -46,22 +46,23 @@ public protocol TaskPayload: Codable, Sendable {
   /// of the program, even for generic, private and local types.
   ///
   /// No two types may have the same name; ``TaskQueue/register(_:maxConcurrentTasks:perform:)``
-  /// says what happens if they do. A name must not be empty or contain NUL.
+  /// says what happens if they do. A name must not be empty, and must not contain NUL (U+0000).
   static var taskName: String { get }
-  /// The names under which tasks of this type were stored before; by default none.
+  /// The names under which earlier versions of the program stored tasks of this type; by default
+  /// none.
   static var formerTaskNames: [String] { get }
   /// The version of the payload's JSON that is stored with the task; by default 1.
   static var schemaVersion: Int { get }
-  /// The options of the payload's task; by default, no option is chosen.
+  /// The options of the payload's task; by default, no option is set.
   ///
-  /// The call that adds the task may override them. Options that are not chosen come from the
-  /// queue's ``TaskQueueConfiguration/taskDefaults``. The property is read once, when the task is
+  /// The call that adds the task may override these options. Options that are not set come from the
+  /// queue's ``TaskQueueConfiguration/taskDefaults``. This property is read once, when the task is
   /// added.
   var options: TaskOptions { get }
 
   /// The type of ``uniqueKey``: `String?`, or `String` if each task has a key.
   associatedtype DeclaredUniqueKey = String?
-  /// The key that deduplicates tasks of the type; by default `nil`, for no key.
+  /// The key that identifies duplicates among the type's tasks; by default `nil`, for no key.
   ///
   /// <doc:UniqueTasks> says what happens to a second task with the key.
   ///
@@ -71,13 +72,13 @@ public protocol TaskPayload: Codable, Sendable {
   /// The ``uniqueKey``, as queues read it. Don't implement it.
   var storedUniqueKey: String? { get }
 
-  /// Makes a payload from JSON that this version of the type, or an earlier one, stored.
+  /// Makes a payload from JSON that this version of the type, or an earlier one, has stored.
   ///
-  /// By default, this decodes the JSON, whatever its version. The function is not called for a
-  /// version above ``schemaVersion``.
+  /// By default, this decodes the JSON in the same way for all versions. The function is not called
+  /// for a version above ``schemaVersion``.
   ///
-  /// - Throws: any error, if the JSON can't be read. The task is then parked until a handler is
-  ///   registered for it again, or the queue runs again.
+  /// - Throws: any error, if the JSON can't be decoded. The task is then parked: it waits until a
+  ///   handler is registered for its name again, or the queue runs again.
   static func decode(from json: Data, version: Int) throws -> Self
 }
 
@@ -88,10 +89,10 @@ extension TaskPayload {
   public static var formerTaskNames: [String] { [] }
   /// The version 1.
   public static var schemaVersion: Int { 1 }
-  /// Options that choose nothing.
+  /// No options.
   public var options: TaskOptions { TaskOptions() }
 
-  /// Decodes the JSON, whatever its version.
+  /// Decodes the JSON in the same way for all versions.
   public static func decode(from json: Data, version: Int) throws -> Self {
     try JSONDecoder().decode(Self.self, from: json)
   }
@@ -110,25 +111,24 @@ extension TaskPayload where DeclaredUniqueKey == String {
 }
 
 extension TaskPayload {
-  /// Makes the compiler reject a payload type whose `uniqueKey` has another type, because queues
-  /// would not read such a key.
+  /// Makes the compiler reject a payload type whose `uniqueKey` is neither a `String?` nor a
+  /// `String`, because queues would ignore the key.
   @available(*, unavailable, message: "declare 'uniqueKey' with the type 'String?' or 'String'")
   public var storedUniqueKey: String? { nil }
 }
 
-/// Separates the name of a type from the place where the type is declared.
+/// Shortens the full names of types.
 enum TypeName {
-  /// Returns a type's name for people, with its module.
+  /// Returns a type's name for a message, with its module.
   ///
   /// For example, `App.(unknown context at $1a2b).Box<Swift.Int>` becomes `App.Box<Swift.Int>`.
   static func readable(_ type: Any.Type) -> String {
     shortened(String(reflecting: type), keepsModules: true)
   }
 
-  /// Returns a type's full name without the parts that may differ in the next build.
+  /// Returns a type's full name without modules and contexts, which may differ in the next build.
   ///
-  /// The result has no modules, and no parts that denote a file or a function:
-  /// `App.(unknown context at $1a2b).Box<Swift.Int>` becomes `Box<Int>`.
+  /// For example, `App.(unknown context at $1a2b).Box<Swift.Int>` becomes `Box<Int>`.
   static func withoutModules(_ name: String) -> String { shortened(name, keepsModules: false) }
 
   private static func shortened(_ name: String, keepsModules: Bool) -> String {
@@ -136,9 +136,9 @@ enum TypeName {
     var rest = name[...]
     var isPathBegun = false
     while let first = rest.first {
-      if let place = removePlace(from: &rest) {
-        result += place
-        isPathBegun = isPathBegun || !place.isEmpty
+      if let identifier = removeContext(from: &rest) {
+        result += identifier
+        isPathBegun = isPathBegun || !identifier.isEmpty
       } else if isPart(ofIdentifier: first) {
         let identifier = removeIdentifier(from: &rest)
         if !keepsModules, !isPathBegun, rest.first == "." {
@@ -157,11 +157,11 @@ enum TypeName {
     return result
   }
 
-  /// Removes a leading part in parentheses that denotes a file, a function or an extension.
+  /// Removes the leading context of a name: parentheses that denote a file, function or extension.
   ///
-  /// - Returns: The identifier in the part, which is empty if the part has none; `nil` if the name
-  ///   does not begin with such a part.
-  private static func removePlace(from name: inout Substring) -> Substring? {
+  /// - Returns: The type's identifier, if the parentheses contain it, or else an empty string;
+  ///   `nil` if the name does not begin with a context.
+  private static func removeContext(from name: inout Substring) -> Substring? {
     guard name.first == "(", let end = name.firstIndex(of: ")") else { return nil }
     let inside = name[name.index(after: name.startIndex)..<end]
     let words = inside.split(separator: " ")
@@ -175,7 +175,7 @@ enum TypeName {
       return nil
     }
     name = name[name.index(after: end)...]
-    // Drops the dot after an omitted place, and the colon after an extension.
+    // Drop the dot after an omitted context, or the colon after an extension.
     if identifier.isEmpty, name.first == "." || name.first == ":" { name.removeFirst() }
     return identifier
   }
@@ -198,12 +198,11 @@ enum TypeName {
   }
 }
 
-/// The default names of tasks, each of which is computed once for a type.
+/// A cache of the default task names of payload types.
 ///
 /// Each call that enqueues a task needs the name of the payload's type, and computing that name
-/// costs thousands of instructions. The table only grows, by an entry for each type of the program
-/// whose name is needed. A lock and a dictionary take a fifth of the time that lists of lazy
-/// references would take, which need no lock.
+/// costs thousands of instructions. The cache has at most one entry for each type of the program. A
+/// dictionary with a lock takes a fifth of the time of a list without locks.
 final class TypeNames: Sendable {
   static let shared = TypeNames()
 

@@ -3,12 +3,13 @@ public import SystemFoundation
 extension TaskRecord {
   /// Resets the task to how it was when it was enqueued, but with another available date.
   ///
-  /// Stores call this on ``TaskChange/restart(_:availableDate:forgets:)``. It clears the task's
-  /// retries, interruptions, failures, end date and ``isPostponed``, and its
-  /// ``TaskDependencies/cause``. `availableDate` is the present date by the queue's clock, so it
-  /// becomes ``countedFrom``. An expiry date that has passed by `availableDate` is removed, too:
-  /// otherwise the task would be abandoned again at once. The store itself changes the task's
-  /// lease, if the task has one, and moves the task behind its equals in line.
+  /// Stores call this for ``TaskChange/restart(_:availableDate:forgets:)``. It clears the task's
+  /// retries, interruptions, failures, ``finishedDate``, ``isPostponed`` and
+  /// ``TaskDependencies/cause``. `availableDate` is the current date by the queue's clock, so it
+  /// also becomes ``countedFrom``. If the task has expired by that date, its expiry date is
+  /// removed, because the task would be abandoned again at once. The store itself ends the task's
+  /// lease, if the task has one, and moves the task behind the waiting tasks with the same priority
+  /// and available date.
   public mutating func restart(availableDate: Date) {
     state = .waiting
     self.availableDate = availableDate
@@ -16,14 +17,14 @@ extension TaskRecord {
     forgetFailures()
     countedFrom = availableDate
     if presentDependencies?.cause != nil { dependencies.cause = nil }
-    if hasExpired(by: availableDate) { dropExpiry() }
+    if hasExpired(by: availableDate) { removeExpiryDate() }
   }
 
   /// Suspends the task until a date.
   ///
-  /// Stores call this on ``TaskChange/suspend(_:until:awaiting:countedFrom:)``. If the completion
-  /// that the task awaits has already arrived, they then call ``wake()``. Suspending clears the
-  /// interruptions and ``isPostponed``. Retries and failures stay.
+  /// Stores call this for ``TaskChange/suspend(_:until:awaiting:countedFrom:)``. If a completion
+  /// that the task awaits has already arrived, they then call ``wake()``. This method also sets
+  /// ``interruptionCount`` to 0, and ``isPostponed`` to `false`. Retries and failures stay.
   public mutating func suspend(until date: Date, countedFrom origin: Date?) {
     state = .suspended
     availableDate = date
@@ -32,14 +33,15 @@ extension TaskRecord {
     if isPostponed { isPostponed = false }
   }
 
-  /// Whether the task becomes available on some date; a task that is suspended without a date does
-  /// not.
+  /// Whether the task becomes available at some date.
+  ///
+  /// A task that is suspended without a date has the available date `.distantFuture`.
   var hasDueDate: Bool { availableDate < .distantFuture }
 
-  /// Makes a suspended task wait, available at once.
+  /// Makes a suspended task available at once.
   ///
-  /// Stores call this on ``TaskChange/complete(_:named:value:)``, and before they pause or replace
-  /// a suspended task. ``availableDate`` becomes ``createdDate``.
+  /// Stores call this for ``TaskChange/complete(_:named:value:)``, and before they pause or replace
+  /// a suspended task. The task waits again, and ``availableDate`` becomes ``createdDate``.
   public mutating func wake() {
     state = .waiting
     availableDate = createdDate
@@ -47,19 +49,19 @@ extension TaskRecord {
     if isPostponed { isPostponed = false }
   }
 
-  /// Corrects dates that are later than `now`, because the clock by which they were counted was
-  /// ahead.
+  /// Corrects the dates that were calculated while the clock was ahead.
   ///
-  /// Stores call this on ``TaskChange/rebase(_:)``, for tasks in any state. If ``createdDate`` is
-  /// later than `now`, it becomes `now`, and ``uniqueUntil`` and ``latestDate`` keep their distance
-  /// from it. In a task that has ended, nothing else changes. In other tasks, a ``failedDate`` that
-  /// is later than `now` becomes `now`, too.
+  /// Stores call this for ``TaskChange/rebase(_:)``, for tasks in any state. `now` is the current
+  /// date of the corrected clock. If ``createdDate`` is later than `now`, it becomes `now`, and
+  /// ``uniqueUntil`` and ``latestDate`` move by the same interval. If the task has ended, nothing
+  /// else changes. Otherwise, a ``failedDate`` that is later than `now` becomes `now`, too.
   ///
-  /// If ``countedFrom`` is later than `now`, it becomes `now`, and ``availableDate`` keeps its
-  /// distance from it. If the task is suspended, it wakes instead (``wake()``), and its handler
-  /// chooses a date again. An ``availableDate`` that a caller has chosen stays.
+  /// If ``countedFrom`` is later than `now`, it becomes `now`, and ``availableDate`` moves by the
+  /// same interval. But if the task is suspended, it wakes instead (``wake()``), and its handler
+  /// calculates the date again. An ``availableDate`` that a caller has chosen stays.
   ///
-  /// - Returns: Whether ``availableDate`` changed. If so, a waiting task goes behind its equals.
+  /// - Returns: Whether ``availableDate`` has changed. If so, the store moves a waiting task behind
+  ///   the waiting tasks with the same priority and available date.
   public mutating func rebase(to now: Date) -> Bool {
     let origin = countedFrom
     if createdDate > now { setCreatedDate(now) }
@@ -75,13 +77,14 @@ extension TaskRecord {
     return true
   }
 
-  /// Changes the date on which the task was enqueued, and the dates that were counted from it.
+  /// Changes ``createdDate``, and the dates that were calculated from it.
   private mutating func setCreatedDate(_ date: Date) {
     var definition = shared.value
     let old = definition.createdDate
     definition.createdDate = date
     if var extras = definition.extras.present {
-      // A date before `old` was counted from the enqueueing of a task that this task has replaced.
+      // A date before `old` was not calculated from `old`: this task has replaced an earlier one,
+      // and the date was calculated when the earlier task was enqueued.
       if let end = extras.uniqueUntil, end >= old {
         extras.uniqueUntil = end.moved(from: old, to: date)
       }
@@ -93,22 +96,24 @@ extension TaskRecord {
     shared = SharedDefinition(definition)
   }
 
-  /// Returns whether a new task with the same unique key would be a duplicate of this task on a
-  /// date.
-  func isDeduplicating(on date: Date) -> Bool { uniqueUntil.map { $0 > date } ?? false }
+  /// Returns whether ``uniqueUntil`` makes a new task with the same unique key a duplicate of this
+  /// task at a date.
+  func isDeduplicating(at date: Date) -> Bool { uniqueUntil.map { $0 > date } ?? false }
 
   /// Whether a later task has this task's unique key, because this task had expired when the later
-  /// one was added.
+  /// task was added.
   ///
-  /// The task is never attempted again, whatever a clock says later.
+  /// This task is not attempted again, even if a wrong clock says that it has not expired.
   var isDisplaced: Bool {
     keyRole == nil && uniqueKey != nil && expiryDate != nil && !state.isFinished
   }
 
-  /// Whether later tasks with the task's order key wait for the task, although it has ended.
+  /// Whether the task has ended without success, and later tasks with its order key must wait.
+  ///
+  /// They wait until the task is restarted or removed (``blocksOrderOnFailure``).
   public var blocksOrder: Bool { mayBlockOrder && (state == .abandoned || state == .cancelled) }
 
-  /// Whether later tasks with the task's order key wait for the task if it ends without success.
+  /// Whether later tasks with the same order key must wait if the task ends without success.
   var mayBlockOrder: Bool { blocksOrderOnFailure && orderKey != nil }
 
   /// How the task ended; `nil` if it has not ended.
@@ -123,25 +128,27 @@ extension TaskRecord {
 }
 
 extension Date {
-  /// Returns the date that is as far from `now` as this date is from `origin`.
+  /// Returns the date moved by the interval from `origin` to `now`.
   fileprivate func moved(from origin: Date, to now: Date) -> Date {
-    // Dates that are equal stay equal. Other dates are rounded as when they are read from a file.
+    // If this date equals `origin`, the result must equal `now`, without an error of rounding.
+    // Other results are rounded in the same way as dates that are read from a file.
     if self == origin { return now }
     let seconds = (now + timeIntervalSince(origin)).timeIntervalSince1970
-    // A date that is not finite can't be stored, so in that case, the date does not move.
+    // An infinite date can't be stored. In this case, the date does not move.
     return seconds.isFinite ? Date(timeIntervalSince1970: seconds) : self
   }
 }
 
-// A count may come from a file that any program wrote. A count that is the maximum does not grow:
-// an overflow would crash the process.
 extension TaskRecord {
   /// The number of failed attempts if the current attempt fails, too.
   var nextRetryCount: Int { Self.addingOne(to: retryCount) }
 
-  /// Counts one more process that ended while it performed the task.
   mutating func countInterruption() { interruptionCount = Self.addingOne(to: interruptionCount) }
 
+  /// Returns `count + 1`, but at most `Int.max`.
+  ///
+  /// The count may come from a file that another program wrote, and an overflow would crash the
+  /// process.
   private static func addingOne(to count: Int) -> Int { count < .max ? count + 1 : count }
 }
 
@@ -152,49 +159,49 @@ extension TaskRecord {
   /// The last five failures of the task, the oldest first; empty if the task has not failed.
   ///
   /// The text of the last failure is ``lastError``, and its date is ``failedDate``. The texts of
-  /// the earlier ones are cut to 500 Unicode scalars. A payload that could not be decoded also
-  /// counts as a failure, and so does the expiry of an abandoned task. A restart clears all
-  /// failures.
+  /// the earlier failures are cut to 500 Unicode scalars. If a payload can't be decoded, or if a
+  /// task expires, this also counts as a failure. A restart clears all failures.
   public var failures: [TaskFailure] {
     guard let lastError, let failedDate else { return earlierFailures }
     return earlierFailures + [TaskFailure(reason: lastError, date: failedDate)]
   }
 
-  /// Records that an attempt has failed.
+  /// Records a failure as the last one.
   ///
-  /// Stores call this on ``TaskChange/retry(_:availableDate:retryCount:failure:countedFrom:)`` with
-  /// a failure, ``TaskChange/abandon(_:failure:retains:)`` and ``TaskChange/park(_:failure:)``.
+  /// Stores call this for ``TaskChange/retry(_:availableDate:retryCount:failure:countedFrom:)``
+  /// with a failure, ``TaskChange/abandon(_:failure:retains:)`` and
+  /// ``TaskChange/park(_:failure:)``.
   ///
-  /// The failure becomes the last one. The previous last failure moves to the end of
-  /// ``earlierFailures``, which stores the first 500 Unicode scalars of its text.
+  /// The previous last failure is appended to ``earlierFailures``, with the first 500 Unicode
+  /// scalars of its text.
   public mutating func note(_ failure: TaskFailure) {
     var noted = failureState.value
     if let last = noted.lastFailure {
-      noted.earlierFailures = Self.kept(noted.earlierFailures + [last.shortened()])
+      noted.earlierFailures = Self.latestStorable(of: noted.earlierFailures + [last.shortened()])
     }
     noted.lastError = failure.reason
     noted.failedDate = failure.date
     failureState.value = noted
   }
 
-  /// Returns the latest of some earlier failures: as many as a record stores.
-  package static func kept(_ failures: [TaskFailure]) -> [TaskFailure] {
+  /// Returns the latest of the earlier failures: at most as many as a record stores.
+  package static func latestStorable(of failures: [TaskFailure]) -> [TaskFailure] {
     failures.count > maxEarlierFailures ? Array(failures.suffix(maxEarlierFailures)) : failures
   }
 
   /// The approximate number of bytes that the failures use in a file.
   var failureByteCount: Int {
-    // Each text is stored with its date and separators.
+    // 24 bytes are for the date and the separators.
     earlierFailures.reduce(lastError?.utf8.count ?? 0) { $0 + $1.reason.utf8.count + 24 }
   }
 }
 
 extension TaskFailure {
-  /// The maximum length of a text in Unicode scalars, which databases count as characters.
+  /// The maximum length of an earlier failure's text, in Unicode scalars: databases, too, count
+  /// these as characters.
   private static var longestEarlierReason: Int { 500 }
 
-  /// Returns the failure with a shorter text, as it is stored when it is no longer the last
-  /// failure.
+  /// Returns the failure with its text cut to the length that is stored for an earlier failure.
   package func shortened() -> TaskFailure {
     let limit = Self.longestEarlierReason
     guard reason.utf8.count > limit, reason.unicodeScalars.count > limit else { return self }
@@ -205,17 +212,16 @@ extension TaskFailure {
 extension TaskRecord: CustomStringConvertible {
   /// The name, the ID and the state, as in `PostComment 0199… (waiting, retry 2)`.
   ///
-  /// It never shows the payload, keys, tags or errors.
+  /// The description never contains the payload, keys, tags or errors.
   public var description: String {
     "\(name) \(id) (\(state)\(retryCount > 0 ? ", retry \(retryCount)" : ""))"
   }
 }
 
-/// Changes of a task by an update, by a new task with the same key, or by a holder that has failed.
 extension TaskRecord {
-  /// Applies an update.
+  /// Applies an update: each property of the update that is not `nil` replaces the task's.
   ///
-  /// Stores call this on ``TaskChange/update(_:_:)``.
+  /// Stores call this for ``TaskChange/update(_:_:)``.
   public mutating func apply(_ update: TaskUpdate) {
     var definition = shared.value
     if let payload = update.payload { definition.payload = payload }
@@ -230,15 +236,14 @@ extension TaskRecord {
     shared = SharedDefinition(definition)
   }
 
-  /// Adopts the payload, the options and the date of a new task with the same key.
+  /// Adopts the payload, the options and the date of a new task with the same unique key.
   ///
-  /// Stores call this on ``TaskChange/insert(_:onDuplicate:)`` with ``UniquePolicy/replace``, if
-  /// this task is not running. ``UniquePolicy/replace`` says what happens to the date. The store
-  /// itself moves the task in line. The task keeps its order key, its place in that order, and its
-  /// dependencies.
+  /// Stores call this for ``TaskChange/insert(_:onDuplicate:)`` with ``UniquePolicy/replace``, if
+  /// this task is not running. ``UniquePolicy/replace`` says whether the date is adopted. The task
+  /// keeps its order key, its position among the tasks with that key, and its dependencies.
   ///
-  /// - Returns: Whether the task goes behind its equals in line: its priority or its date changed,
-  ///   or the task was parked or suspended.
+  /// - Returns: Whether the priority, the available date or the state has changed. If so, the store
+  ///   moves the task behind the waiting tasks with the same priority and available date.
   public mutating func takeOver(_ new: TaskRecord) -> Bool {
     let before = (state, priority, availableDate)
     var definition = shared.value
@@ -260,28 +265,28 @@ extension TaskRecord {
     shared = SharedDefinition(definition)
     if state == .suspended { wake() }
     if state == .parked { state = .waiting }
-    let isAtOnce = new.availableDate <= new.createdDate
+    let isNewAvailableAtOnce = new.availableDate <= new.createdDate
     let takesDate =
       isPostponed
-      ? new.availableDate > availableDate : !isAtOnce || new.availableDate < availableDate
+      ? new.availableDate > availableDate
+      : !isNewAvailableAtOnce || new.availableDate < availableDate
     if takesDate {
       availableDate = new.availableDate
       countedFrom = new.countedFrom
     }
-    if !isPostponed, !isAtOnce, let latest = extras.latestDate, latest < availableDate {
+    if !isPostponed, !isNewAvailableAtOnce, let latest = extras.latestDate, latest < availableDate {
       availableDate = latest
       countedFrom = createdDate
     }
     return (state, priority, availableDate) != before
   }
 
-  /// Makes this task, a successor, the holder of its key, in place of a holder whose attempt has
-  /// failed.
+  /// Makes this task, the successor of a holder whose attempt has failed, the holder of their
+  /// unique key.
   ///
-  /// Stores call this for the successor on
-  /// ``TaskChange/retry(_:availableDate:retryCount:failure:countedFrom:)`` of the holder. `holder`
-  /// is the holder after that change. The successor inherits the holder's retries and failures, and
-  /// is not performed before the retry's date.
+  /// Stores call this when a ``TaskChange/retry(_:availableDate:retryCount:failure:countedFrom:)``
+  /// removes the holder. `holder` is the holder as the change would have left it. This task
+  /// inherits the holder's retries and failures, and is not performed before the date of the retry.
   public mutating func takePlace(of holder: TaskRecord) {
     keyRole = .holder
     let origin = countedFrom
@@ -296,7 +301,7 @@ extension TaskRecord {
 }
 
 extension TaskRecord {
-  /// Returns the same task with its payload in another form.
+  /// Returns the same task with another payload.
   func replacing(payload: StoredPayload) -> TaskRecord {
     var definition = shared.value
     definition.payload = payload
@@ -323,32 +328,32 @@ extension TaskRecord {
 }
 
 extension TaskRecord {
-  /// Throws if this task can't be a new task, or if one of its values fails the check.
-  func check(_ form: FormCheck) throws(TaskQueueError) {
+  /// Throws if this task can't be a new task, or if one of its values is invalid.
+  func check(_ checker: ValueChecker) throws(TaskQueueError) {
     guard state != .running else {
       throw TaskQueueError(
         .invalidArgument,
         "the new task \(id) is running; give it another state, such as .waiting"
       )
     }
-    try form.check(text: name, "name")
-    try form.check(createdDate, "createdDate")
-    try form.check(availableDate, "availableDate")
-    try form.check(finishedDate, "finishedDate")
+    try checker.check(string: name, "name")
+    try checker.check(createdDate, "createdDate")
+    try checker.check(availableDate, "availableDate")
+    try checker.check(finishedDate, "finishedDate")
     try TaskQueueError.check(maxRetries, "maxRetries")
-    if let uniqueKey { try form.check(text: uniqueKey, "uniqueKey") }
-    if hasFailureState { try checkFailureState(form) }
+    if let uniqueKey { try checker.check(string: uniqueKey, "uniqueKey") }
+    if hasFailureState { try checkFailureState(checker) }
     if hasExtras {
-      try form.check(expiryDate, "expiryDate")
-      try form.check(timeLimit: timeLimit, "timeLimit")
-      try form.check(uniqueUntil, "uniqueUntil")
-      try form.check(latestDate, "latestDate")
-      try form.check(texts: tags, "tags")
+      try checker.check(expiryDate, "expiryDate")
+      try checker.check(timeLimit: timeLimit, "timeLimit")
+      try checker.check(uniqueUntil, "uniqueUntil")
+      try checker.check(latestDate, "latestDate")
+      try checker.check(strings: tags, "tags")
       try TaskQueueError.check(key: orderKey, "orderKey")
-      if let orderKey { try form.check(text: orderKey, "orderKey") }
+      if let orderKey { try checker.check(string: orderKey, "orderKey") }
       try TaskQueueError.check(queue: queue)
       try TaskQueueError.check(conditions, "conditions")
-      try form.check(texts: Set(conditions.map(\.rawValue)), "conditions")
+      try checker.check(strings: Set(conditions.map(\.rawValue)), "conditions")
       if let dependencies = presentDependencies { try check(dependencies) }
     }
   }
@@ -364,30 +369,30 @@ extension TaskRecord {
     guard dependencies.batch?.isPossible ?? true else {
       throw TaskQueueError(
         .invalidArgument,
-        "the progress of the batch that the task \(id) follows is impossible; give counts that are "
-          + "not negative, and no more ended tasks than the batch has"
+        "the progress of the batch that the task \(id) waits for is impossible; give counts that are "
+          + "not negative, and a total that is at least succeeded plus failed"
       )
     }
   }
 
-  private func checkFailureState(_ form: FormCheck) throws(TaskQueueError) {
-    try form.check(failedDate, "failedDate")
-    try form.check(explicitOrigin, "countedFrom")
-    if let lastError { try form.check(text: lastError, "lastError") }
-    for failure in earlierFailures { try form.check(failure, "an earlier failure") }
+  private func checkFailureState(_ checker: ValueChecker) throws(TaskQueueError) {
+    try checker.check(failedDate, "failedDate")
+    try checker.check(explicitOrigin, "countedFrom")
+    if let lastError { try checker.check(string: lastError, "lastError") }
+    for failure in earlierFailures { try checker.check(failure, "an earlier failure") }
     try TaskQueueError.check(retryCount, "retryCount")
     try TaskQueueError.check(interruptionCount, "interruptionCount")
   }
 }
 
 extension TaskRecord {
-  /// Returns whether this new task is already stored, as the task `other`.
+  /// Returns whether `other`, a stored task, is this new task.
   ///
-  /// Stores call this when they already have a task with the ID of a new task: a queue may repeat
-  /// an insertion if the response was lost. What never changes must be equal: the ID, the name, the
-  /// queue, the unique key, the order key and the payload. The dates on which the two tasks were
-  /// made must be equal to a microsecond, but the stored date may be earlier, because of a rebase.
-  /// Everything else may have changed since.
+  /// A queue may repeat an insertion if the response was lost. So a store calls this method when it
+  /// already has a task with the ID of a new task. The tasks are the same if their ID, name, queue,
+  /// unique key, order key and payload are equal, and ``createdDate`` is equal to the microsecond,
+  /// or earlier in `other`, because of a rebase (``rebase(to:)``). Everything else may have changed
+  /// since.
   public func isStored(as other: TaskRecord) -> Bool {
     guard id == other.id, name.isExactly(other.name), queue.isExactly(other.queue),
       uniqueKey.map(ExactText.init) == other.uniqueKey.map(ExactText.init),
@@ -401,7 +406,7 @@ extension TaskRecord {
 }
 
 extension Date {
-  /// Returns whether the dates are equal to the microsecond to which stores round.
+  /// Returns whether the dates are equal after a store has rounded one of them to the microsecond.
   func isStored(as other: Date) -> Bool {
     abs(timeIntervalSince(other)) <= 1e-6 + 4 * other.timeIntervalSince1970.ulp
   }

@@ -1,29 +1,31 @@
 public import SystemFoundation
 
-/// A task in the form that is stored, and that look-ups and events return.
+/// A task with its payload, options, state and history.
 ///
-/// A record is small, because a queue may have a million of them.
+/// Stores store records, and look-ups and events return them. A record is small, because a queue
+/// may have a million of them.
 public struct TaskRecord: Sendable, Identifiable {
   var shared: SharedDefinition
   var failureState: Boxed<FailureState>
-  // The order of the properties matters, here and below: a flag that follows an optional uses space
-  // that the optional leaves free.
+  // The order of the properties matters for the size of a record, here and below: a `Bool` that
+  // follows an optional uses a byte that the optional leaves free.
 
-  /// The date from which the task may be performed; after a failure, the date of the retry.
+  /// The date from which on the task may be performed; after a failure, the date of the retry.
   public var availableDate: Date
   /// When the task ended; `nil` if it has not ended.
   public var finishedDate: Date?
-  /// Where the task is in its life.
+  /// The task's state: it waits, is being performed, or has ended.
   public var state: TaskState
-  /// The task's role for its unique key; `nil` if it has no key, or has ended.
+  /// Whether the task is the holder of its unique key, or the holder's successor; `nil` if the task
+  /// has no unique key, or has ended.
   ///
-  /// It is also `nil` for an expired task whose key now belongs to a newer task. A new task has no
-  /// role: the store sets it.
+  /// It is also `nil` for an expired task whose key now belongs to a newer task, and for a new
+  /// task: the store sets it.
   public var keyRole: UniqueKeyRole?
 
-  /// Makes a record, as a store does from stored values.
+  /// Makes a record; stores call this with stored values.
   ///
-  /// If `isPostponed` is `nil`, a task that has retries counts as postponed.
+  /// If `isPostponed` is `nil`, ``isPostponed`` is `true` if `retryCount` is not 0.
   public init(
     id: TaskID,
     name: String,
@@ -93,7 +95,7 @@ public struct TaskRecord: Sendable, Identifiable {
         interruptionCount: interruptionCount,
         lastError: lastError,
         failedDate: failedDate,
-        earlierFailures: Self.kept(earlierFailures),
+        earlierFailures: Self.latestStorable(of: earlierFailures),
         isPostponed: isPostponed ?? (retryCount > 0),
         countedFrom: availableDate == createdDate && countedFrom == createdDate ? nil : countedFrom
       )
@@ -104,7 +106,7 @@ public struct TaskRecord: Sendable, Identifiable {
     self.finishedDate = finishedDate
   }
 
-  /// Makes a new task without chosen options, faster than the other initializer.
+  /// Makes a new task with the default options, faster than the other initializer.
   init(
     id: TaskID,
     name: String,
@@ -133,36 +135,39 @@ public struct TaskRecord: Sendable, Identifiable {
     finishedDate = nil
   }
 
-  /// The task's identity.
+  /// The task's ID.
   public var id: TaskID { shared.value.id }
   /// The name under which the task's handler is registered.
   public var name: String { shared.value.name }
   /// The value that the task carries.
   public var payload: StoredPayload { shared.value.payload }
-  /// The task's rank among the available tasks.
+  /// The task's rank among the available tasks; the highest rank goes first.
   public var priority: TaskQueue.Priority { shared.value.priority }
   /// When the task was enqueued.
   public var createdDate: Date { shared.value.createdDate }
   /// How many times the task may be retried.
   public var maxRetries: RetryLimit { shared.value.maxRetries }
-  /// Whether a failure is followed by the queue's backoff, or by another attempt at once.
+  /// Whether a retry waits for the queue's backoff, or is due at once.
   public var usesBackoff: Bool { shared.value.usesBackoff }
-  /// The key that deduplicates tasks of the same name; `nil` if the task has none.
+  /// The key that identifies duplicates among the tasks with the same name; `nil` if the task has
+  /// none.
   ///
-  /// ``keyRole`` is the task's role for this key.
+  /// ``keyRole`` says whether the task is the holder of this key.
   public var uniqueKey: String? { shared.value.uniqueKey }
-  /// The date until which, after the success of this task, a new task with its key is a duplicate.
+  /// The date until which a new task with the same unique key is a duplicate of this task, even if
+  /// this task has already succeeded (``TaskOptions/uniqueFor``).
   ///
-  /// If the date is `nil`, a new task can be added as soon as this task has ended
-  /// (``TaskOptions/uniqueFor``).
+  /// If the date is `nil`, a new task can be added as soon as this task has ended.
   public var uniqueUntil: Date? { shared.value.extras.present?.uniqueUntil }
-  /// The date beyond which no replacement postpones the task; `nil` if there is no such date.
+  /// The latest date to which a new task with the same unique key can postpone this task
+  /// (``TaskOptions/maxDelay``); `nil` if there is no such date.
   public var latestDate: Date? { shared.value.extras.present?.latestDate }
-  /// The key of the tasks that are performed one at a time, in the order of their insertion.
+  /// The order key: tasks with the same key are performed one at a time, in the order of their
+  /// insertion.
   ///
-  /// It is `nil` for a task without order. Tasks with other names may have the same key.
+  /// It is `nil` if the task has none. Tasks with different names may have the same key.
   public var orderKey: String? { prerequisites?.orderKey }
-  /// Whether later tasks with the order key wait after this task has ended without success.
+  /// Whether later tasks with the same order key must wait if this task ends without success.
   ///
   /// They wait until this task is restarted or removed.
   public var blocksOrderOnFailure: Bool { prerequisites?.blocksOrderOnFailure ?? false }
@@ -185,11 +190,8 @@ public struct TaskRecord: Sendable, Identifiable {
   public var queue: String { shared.value.extras.present?.queue ?? "" }
   /// The size of the task's memory in bytes: its names, in UTF-8, and its values.
   ///
-  /// A store ignores this size when a task is inserted, because a new task remembers nothing. From
-  /// then on, the store keeps it equal to the size of ``Persistence/memory(of:)``.
-  ///
-  /// A new task remembers nothing, whatever its record says. A store keeps this equal to the size
-  /// of ``Persistence/memory(of:)``.
+  /// A store ignores this size when a task is inserted, because the memory of a new task is empty.
+  /// From then on, the store keeps it equal to the size of ``Persistence/memory(of:)``.
   public var memorySize: Int {
     get { shared.value.extras.present?.memorySize ?? 0 }
     set {
@@ -199,9 +201,9 @@ public struct TaskRecord: Sendable, Identifiable {
       shared = SharedDefinition(definition)
     }
   }
-  /// Labels by which tasks are found, and cancelled together.
+  /// Labels by which tasks can be found and cancelled.
   public var tags: Set<String> { shared.value.extras.present?.tags ?? [] }
-  /// How long one attempt may run; `nil` for no limit.
+  /// The maximum duration of an attempt; `nil` for no limit.
   public var timeLimit: Duration? { shared.value.extras.present?.timeLimit }
   /// The date from which no attempt starts; `nil` if there is no such date.
   public var expiryDate: Date? { shared.value.extras.present?.expiryDate }
@@ -216,7 +218,7 @@ public struct TaskRecord: Sendable, Identifiable {
     get { failureState.present?.interruptionCount ?? 0 }
     set { failureState.value.interruptionCount = newValue }
   }
-  /// The text of the last error, cut to 4,096 bytes; `nil` if there was no error.
+  /// The text of the last attempt's error, cut to 4,096 bytes; `nil` if no attempt has failed.
   public var lastError: String? {
     get { failureState.present?.lastError }
     set { failureState.value.lastError = newValue }
@@ -226,48 +228,47 @@ public struct TaskRecord: Sendable, Identifiable {
     get { failureState.present?.failedDate }
     set { failureState.value.failedDate = newValue }
   }
-  /// Whether the last attempt set ``availableDate``: for a retry, or at the end of a snooze.
+  /// Whether the last attempt has set ``availableDate``, for a retry or for the end of a snooze.
   ///
-  /// A store sets this on ``TaskChange/retry(_:availableDate:retryCount:failure:countedFrom:)``. It
-  /// clears this on ``TaskChange/restart(_:availableDate:forgets:)``,
+  /// A store sets this property to `true` for
+  /// ``TaskChange/retry(_:availableDate:retryCount:failure:countedFrom:)``, and to `false` for
+  /// ``TaskChange/restart(_:availableDate:forgets:)``,
   /// ``TaskChange/reschedule(_:availableDate:countedFrom:)`` and
-  /// ``TaskChange/suspend(_:until:awaiting:countedFrom:)``. The next attempt does not change it,
-  /// and neither does a clock that goes back.
+  /// ``TaskChange/suspend(_:until:awaiting:countedFrom:)``. The start of the next attempt does not
+  /// change it, and neither does ``TaskChange/rebase(_:)``.
   public var isPostponed: Bool {
     get { failureState.present?.isPostponed ?? false }
     set { failureState.value.isPostponed = newValue }
   }
-  /// The failures before the last one, the oldest first; stores store them unchanged.
+  /// The latest four failures before the last one, the oldest first; stores store them unchanged.
   ///
-  /// There are at most four: the latest ones. ``failures`` includes the last failure, too.
+  /// ``failures`` also includes the last failure.
   public var earlierFailures: [TaskFailure] {
     get { failureState.present?.earlierFailures ?? [] }
-    set { failureState.value.earlierFailures = Self.kept(newValue) }
+    set { failureState.value.earlierFailures = Self.latestStorable(of: newValue) }
   }
 
-  /// Whether the task has any history, such as retries or failures.
+  /// Whether any property of the ``FailureState`` differs from its default.
   var hasFailureState: Bool { !failureState.isEmpty }
-  /// Whether the task has any of the options that few tasks have.
+  /// Whether any property of the ``Extras`` differs from its default.
   var hasExtras: Bool { !shared.value.extras.isEmpty }
 
-  /// Whether the task may wait for something besides its date.
+  /// Whether the task may wait for something besides its date: order, conditions or dependencies.
   var hasPrerequisites: Bool {
     guard let extras = shared.value.extras.present else { return false }
     return !extras.prerequisites.isEmpty
   }
 
-  /// Clears the task's history, as if it were new.
+  /// Clears the task's retries, interruptions and failures, as if it were new.
   mutating func forgetFailures() { failureState.value = FailureState() }
 
-  /// Returns whether the task has expired by this date, so that no attempt begins.
+  /// Returns whether the task has expired at this date, so that no attempt may start.
   func hasExpired(by date: Date) -> Bool { expiryDate.map { $0 <= date } ?? false }
 
-  /// The task's position among the tasks with its order key, which the table assigns.
+  /// A number, assigned by the ``TaskTable``, by which tasks with the same order key are ordered.
   var orderNumber: UInt64 { prerequisites?.orderNumber ?? 0 }
 
   /// The dependencies; `nil` if there are none.
-  ///
-  /// Reading this property never creates an empty value.
   var presentDependencies: TaskDependencies? { prerequisites?.dependencies.present }
 
   var prerequisites: Prerequisites? { shared.value.extras.present?.prerequisites.present }
@@ -278,26 +279,22 @@ public struct TaskRecord: Sendable, Identifiable {
     shared = SharedDefinition(definition)
   }
 
-  mutating func dropExpiry() {
+  mutating func removeExpiryDate() {
     var definition = shared.value
     definition.extras.value.expiryDate = nil
     shared = SharedDefinition(definition)
   }
 }
 
-/// The parts of a record: what seldom changes, what few tasks have, and the history.
-///
-/// A record only references these parts, so the record is small.
+/// The types of the objects that a record references, so that the record itself is small.
 extension TaskRecord {
-  /// The part of a task that seldom changes.
-  ///
-  /// It changes when a restart removes the expiry date, or when an update changes options.
+  /// The properties of a task that seldom change.
   struct Definition: Sendable {
     private(set) var id: TaskID
     let name: String
     var payload: StoredPayload
-    // The flag is here because it uses space that the payload leaves free. If it followed the retry
-    // limit, it would need another word.
+    // `isRetriedAlways` is here because it uses a byte that the payload leaves free. After
+    // `retryLimit`, it would need another word.
     private var isRetriedAlways: Bool
     var usesBackoff: Bool
     var priority: TaskQueue.Priority
@@ -347,7 +344,7 @@ extension TaskRecord {
     }
   }
 
-  /// A definition that records share, so that moving a record copies only a reference to it.
+  /// A reference to a definition, so that copying a record does not copy the definition.
   final class SharedDefinition: Sendable {
     let value: Definition
 
@@ -374,7 +371,8 @@ extension TaskRecord {
   /// What a task waits for besides its date.
   struct Prerequisites: BoxedValue {
     var orderKey: String?
-    /// The position among the tasks with the order key; 0 until a table assigns one.
+    /// The number by which tasks with the same order key are ordered; 0 until a ``TaskTable``
+    /// assigns it.
     var orderNumber: UInt64 = 0
     var blocksOrderOnFailure = false
     var conditions: Set<TaskCondition> = []
@@ -385,7 +383,7 @@ extension TaskRecord {
     }
   }
 
-  /// The history of a task, above all its failures.
+  /// The retries, interruptions and failures of a task.
   struct FailureState: BoxedValue {
     var retryCount = 0
     var interruptionCount = 0
@@ -407,32 +405,31 @@ extension TaskRecord {
   }
 }
 
-/// The origin of the available date.
 extension TaskRecord {
-  /// The date by the queue's clock from which ``availableDate`` was counted; `nil` if a caller
+  /// The date of the queue's clock from which ``availableDate`` was calculated; `nil` if a caller
   /// chose ``availableDate``.
   ///
   /// It is the date of the call that made the task available at once or after a delay, the date of
-  /// the failure that a retry follows, or the date of the snooze. If it turns out to be in the
-  /// future, the clock was ahead, and a rebase counts from the present date instead
-  /// (``rebase(to:)``).
+  /// the failure that a retry follows, or the date of a snooze. If this date is later than the
+  /// current date, the clock was ahead, and ``rebase(to:)`` corrects ``availableDate``.
   ///
-  /// If ``availableDate`` equals ``createdDate``, it counts from ``createdDate``, so most tasks
-  /// need no further value. Set this property after ``availableDate``.
+  /// If ``availableDate`` equals ``createdDate``, this property is ``createdDate`` by default, so
+  /// most tasks need not store it. Set this property after ``availableDate``.
   public var countedFrom: Date? {
     get { explicitOrigin ?? (availableDate == createdDate ? createdDate : nil) }
     set { if newValue != countedFrom { failureState.value.countedFrom = newValue } }
   }
 
-  /// The value of ``countedFrom``, unless it follows from ``createdDate``.
+  /// The stored value of ``countedFrom``; `nil` if it is the default, or if a caller chose
+  /// ``availableDate``.
   package var explicitOrigin: Date? { failureState.present?.countedFrom }
 
   // MARK: In a file
 
-  /// The origin that a file stores for a chosen date, which has none.
+  /// The date that a file has for ``countedFrom`` if a caller chose ``availableDate``.
   static let noOrigin = Date.distantPast
 
-  /// The value of ``countedFrom`` if the file has no such value.
+  /// The value of ``countedFrom`` if the file has no date for it.
   ///
   /// Earlier versions did not store ``countedFrom``, and used this rule.
   var usualOrigin: Date? {
@@ -440,13 +437,13 @@ extension TaskRecord {
     return availableDate <= createdDate ? createdDate : failedDate
   }
 
-  /// Sets ``countedFrom`` from the value in the file.
+  /// Sets ``countedFrom`` from the date that a file has for it; `nil` if the file has none.
   mutating func setOrigin(fromStored stored: Date?) {
     countedFrom = stored == Self.noOrigin ? nil : stored ?? usualOrigin
   }
 
-  /// Returns what ``countedFrom`` would be if the task waited for another available date, given the
-  /// value in the file.
+  /// Returns what ``countedFrom`` would be if the task waited until `date`, and a file had the date
+  /// `stored` for it.
   func origin(fromStored stored: Date?, ofAvailableDate date: Date) -> Date? {
     var record = self
     record.state = .waiting

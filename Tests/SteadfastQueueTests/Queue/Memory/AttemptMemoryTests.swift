@@ -27,7 +27,7 @@ import Testing
 
   @Test
   mutating func `a name can be used once, and names are equal only if their bytes are equal`() {
-    let uses = ["a", "\u{e9}", "e\u{301}", "a"].map { memory.beginUse(of: $0) }
+    let uses = ["a", "\u{e9}", "e\u{301}", "a"].map { memory.markUsed($0) }
     #expect(uses == [true, true, true, false])
   }
 
@@ -42,9 +42,9 @@ import Testing
   @Test
   mutating func `several waits of an attempt are combined, and the first decision wins`() {
     let (early, late) = (Date(timeIntervalSince1970: 1), Date(timeIntervalSince1970: 2))
-    memory.decide(.suspended(until: late, awaiting: ["a"], countedFrom: early))
-    memory.decide(.suspended(until: early, awaiting: ["b"], countedFrom: nil))
-    memory.decide(.parked(reason: "no"))
+    memory.decideEnding(.suspended(until: late, awaiting: ["a"], countedFrom: early))
+    memory.decideEnding(.suspended(until: early, awaiting: ["b"], countedFrom: nil))
+    memory.decideEnding(.parked(reason: "no"))
     let both = AttemptMemory.Ending.suspended(
       until: early,
       awaiting: ["a", "b"],
@@ -52,8 +52,8 @@ import Testing
     )
     #expect(memory.ending == both)
     var other = AttemptMemory(of: 2)
-    other.decide(.released)
-    other.decide(.suspended(until: late, awaiting: [], countedFrom: nil))
+    other.decideEnding(.released)
+    other.decideEnding(.suspended(until: late, awaiting: [], countedFrom: nil))
     #expect(other.ending == .released)
   }
 

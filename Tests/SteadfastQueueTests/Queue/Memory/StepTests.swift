@@ -165,9 +165,9 @@ private struct Unencodable: Codable, Sendable {
       }
     }
     let expected: [(String, String)] = [
-      ("twice", "used twice"), ("nested", "body of another step"),
-      ("sleep in a step", "body of another step"), ("empty", "name of 0 bytes"),
-      ("long", "name of 1100 bytes"), ("NUL", "without a NUL"), ("number", "can't be encoded"),
+      ("twice", "used twice"), ("nested", "body of a step"),
+      ("sleep in a step", "body of a step"), ("empty", "an empty name"),
+      ("long", "1100 bytes of UTF-8"), ("NUL", "contains a NUL"), ("number", "can't be encoded"),
       ("secret", "the Unencodable in '….text' can't be written as JSON"), ("large", "70002 bytes"),
     ]
     for (text, reason) in expected {

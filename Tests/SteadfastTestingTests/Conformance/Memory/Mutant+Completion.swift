@@ -60,16 +60,16 @@ extension Mutant {
       $0.overlooks = { $0.message.contains("bytes of UTF-8; give it 1 to") }
     },
     Mutant("a remembered value that is too long is accepted", breaks: "form.memory") {
-      $0.overlooks = { $0.message.contains("a task remembers at most") }
+      $0.overlooks = { $0.message.contains("in a task's memory has") }
     },
     Mutant("a NUL in the name of a remembered value is accepted", breaks: "form.memory") {
-      $0.overlooks = { $0.message.contains("the name of a remembered value has a NUL") }
+      $0.overlooks = { $0.message.contains("a value in a task's memory contains a NUL") }
     },
     Mutant("a NUL in the name of an awaited value is accepted", breaks: "form.memory") {
-      $0.overlooks = { $0.message.contains("the name of an awaited value has a NUL") }
+      $0.overlooks = { $0.message.contains("the name of an awaited value contains a NUL") }
     },
     Mutant("an empty completion is accepted", breaks: "form.memory") {
-      $0.overlooks = { $0.message.contains("is empty, which would mean that it is still awaited") }
+      $0.overlooks = { $0.message.contains("like a value that is still awaited") }
     },
     Mutant("a destroyed store leaves the memories of its tasks", breaks: "life.memory") {
       let left = LeftMemories()
