@@ -166,7 +166,9 @@ extension Claimer {
     let isParked = TaskFilter(states: [.parked])
     guard try await store.contains(isParked) else { return }
     var names = Set(parked.names.map(ExactText.init))
-    if parked.others, handlers.capacities.others > 0 { names.formUnion(try await parkedNamesOfOthers()) }
+    if parked.others, handlers.capacities.others > 0 {
+      names.formUnion(try await parkedNamesOfOthers())
+    }
     // A store throws an error for a name with a NUL, which would stop the queue. Files of old
     // versions may contain such names, so leave them out.
     let changes = names.map(\.text).filter { !$0.hasNUL }.sorted().map {
