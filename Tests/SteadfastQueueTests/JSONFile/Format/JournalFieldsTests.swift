@@ -15,12 +15,12 @@ import Testing
 
   @Test(arguments: JournalField.allCases)
   func `a field is recognized by its exact name only`(field: JournalField) throws {
-    for name in [field.text, escapingEachCharacter(of: field.text)] {
+    for name in [field.jsonName, escapingEachCharacter(of: field.jsonName)] {
       let (_, fields) = try kindAndFields(ofBody: #""k":"seal","\#(name)":7}"#)
       for other in JournalField.allCases { #expect(fields.has(other) == (other == field)) }
       #expect(try fields.integer(of: field) == 7)
     }
-    for name in ["\(field.text)s", "x\(field.text)", String(field.text.dropLast()) + "é"] {
+    for name in ["\(field.jsonName)s", "x\(field.jsonName)", String(field.jsonName.dropLast()) + "é"] {
       let (_, fields) = try kindAndFields(ofBody: #""k":"seal","\#(name)":7}"#)
       let known = JournalField.allCases.filter { $0.jsonName == name }
       #expect(JournalField.allCases.filter { fields.has($0) } == known)

@@ -30,7 +30,7 @@ import Testing
   func `a run starts with a pruning, because an earlier configuration may have retained more`() {
     let schedule = PruningSchedule(configuration)
     #expect(
-      summaries(of: schedule.changes(now: .seconds(1000))) == [
+      summaries(of: schedule.prunings(now: .seconds(1000))) == [
         "abandoned before 940, latest 3", "cancelled before -, latest 0",
       ]
     )
@@ -42,11 +42,11 @@ import Testing
     for number in 0..<255 {
       for retains in [true, false] {
         let end = makeSuccess(of: number, retains: retains)
-        changes += schedule.changes(after: [end], now: .seconds(1000))
+        changes += schedule.prunings(after: [end], now: .seconds(1000))
       }
     }
     #expect(changes.isEmpty)
-    changes = schedule.changes(after: [makeSuccess(of: 256, retains: true)], now: .seconds(1000))
+    changes = schedule.prunings(after: [makeSuccess(of: 256, retains: true)], now: .seconds(1000))
     #expect(summaries(of: changes) == ["abandoned before 940, latest 3"])
   }
 }
