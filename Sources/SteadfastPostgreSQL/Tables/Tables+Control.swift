@@ -283,9 +283,9 @@ extension Tables {
     limit 1
     """
 
-  /// Resets the counts of tasks that become available.
+  /// Counts the available dates of tasks from `$1` again.
   ///
-  /// A suspended task wakes, so that its handler's counts start again at zero.
+  /// A suspended task wakes instead, so that its handler can compute the date again.
   private static let recounting = """
     with moved as (
       select id, \(nextPlace) as place from (

@@ -271,9 +271,9 @@ extension Tables {
     )
   }
 
-  /// Resets the counts of a task that becomes available.
+  /// Counts the available date of a task from `?2` again.
   ///
-  /// A suspended task wakes, so that its handler's counts start again at zero.
+  /// A suspended task wakes instead, so that its handler can compute the date again.
   private static let recounting = """
     update steadfast_task set
       available_date = case when state = 'suspended' then min(created_date, ?2)
