@@ -245,8 +245,7 @@ extension DatabaseLocation {
 /// Later, the path of the store may lead to another file, and so may the real path.
 final class StoreFile: Sendable {
   private struct State {
-    var path = ""
-    var file: FileIdentity?
+    var file: NamedFile?
     /// The write-ahead log and its index, which SQLite opened beside the file.
     var others: [NamedFile] = []
     var lock: FileLock?
@@ -276,11 +275,10 @@ final class StoreFile: Sendable {
   ///
   /// - Throws: A ``SQLiteError`` if the name already belongs to another file.
   func recordFile(of database: Connection, at place: DatabaseLocation) throws {
-    let path = database.path
-    let file = try FileIdentity.following(path)
-    guard file != nil, !database.hasMoved else { throw place.displaced }
-    let others = try ["-wal", "-shm"].map { try NamedFile(path + $0) }
-    state.withLock { ($0.path, $0.file, $0.others) = (path, file, others) }
+    let file = try NamedFile(database.path)
+    guard file.file != nil, !database.hasMoved else { throw place.displaced }
+    let others = try ["-wal", "-shm"].map { try NamedFile(file.path + $0) }
+    state.withLock { ($0.file, $0.others) = (file, others) }
   }
 
   /// Checks that the open files of a connection still have their names.
@@ -298,19 +296,20 @@ final class StoreFile: Sendable {
   ///
   /// - Throws: A ``SQLiteError`` if the name of the file or of its log now belongs to another file.
   func openForReading(at place: DatabaseLocation) throws -> Connection {
-    let (path, file, others) = state.withLock { ($0.path, $0.file, $0.others) }
+    let (file, others) = state.withLock { ($0.file, $0.others) }
+    guard let file else { throw place.displaced }
     // If the log was deleted, a new connection would create another log.
     for other in others { try other.check(place) }
     let database = Result { () throws(SQLiteFailure) in
-      try Connection(path, .reading, prefix: place.prefix)
+      try Connection(file.path, .reading, prefix: place.prefix)
     }
-    guard try FileIdentity.following(path) == file else { throw place.displaced }
+    try file.check(place)
     return try database.get()
   }
 
   /// The write-ahead log of the file; `nil` if none is open.
   var logPath: String? {
-    state.withLock { $0.file == nil ? nil : $0.path + "-wal" }
+    state.withLock { $0.file.map { $0.path + "-wal" } }
   }
 
   // MARK: The lock
