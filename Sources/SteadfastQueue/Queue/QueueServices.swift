@@ -2,11 +2,16 @@ import SteadfastRetry
 import SystemFoundation
 
 /// The services that all parts of a queue use.
-final class QueueServices: Sendable {
+///
+/// This is a struct, so each part stores the services themselves. If the parts shared an object,
+/// each use of a service would count references, which made an attempt in memory 10 % slower.
+struct QueueServices: Sendable {
   let name: String
   let configuration: TaskQueueConfiguration
   let time: QueueTime
   let storage: QueueStore
+  /// The outermost layer of the store.
+  let store: any Persistence
   let observers: Observers
   let dispatch: Dispatcher
   let handlers = HandlerTable()
@@ -42,6 +47,7 @@ final class QueueServices: Sendable {
     self.configuration = configuration
     self.time = time
     self.storage = storage
+    store = storage.front
     self.observers = observers
     dispatch = Dispatcher(name, time, storage, workers: configuration.workerCount, availability)
     generators = Generators(configuration.randomness)
@@ -52,9 +58,6 @@ final class QueueServices: Sendable {
 }
 
 /// A part of a queue, with one job.
-///
-/// A part that works on each task keeps the services that it uses: reached through `services`, each
-/// costs a reference count, which made an attempt in memory 10 % slower.
 protocol QueuePart: Sendable {
   var services: QueueServices { get }
 }
@@ -66,7 +69,7 @@ extension QueuePart {
   @inline(__always) var configuration: TaskQueueConfiguration { services.configuration }
   @inline(__always) var time: QueueTime { services.time }
   @inline(__always) var storage: QueueStore { services.storage }
-  @inline(__always) var store: any Persistence { services.storage.front }
+  @inline(__always) var store: any Persistence { services.store }
   @inline(__always) var observers: Observers { services.observers }
   @inline(__always) var dispatch: Dispatcher { services.dispatch }
   @inline(__always) var handlers: HandlerTable { services.handlers }
