@@ -12,12 +12,6 @@ final class QueueCore: QueuePart {
   let schedules: Schedules
   let gate: StartGate
   let claimer: Claimer
-  let storage: QueueStore
-  let store: any Persistence
-  let observers: Observers
-  let dispatch: Dispatcher
-  let handlers: HandlerTable
-  let judge: AttemptJudge
 
   init(
     _ name: String,
@@ -33,12 +27,6 @@ final class QueueCore: QueuePart {
     schedules = Schedules(results)
     gate = StartGate(results)
     claimer = Claimer(gate, schedules)
-    storage = services.storage
-    store = storage.front
-    observers = services.observers
-    dispatch = services.dispatch
-    handlers = services.handlers
-    judge = services.judge
   }
 
   /// This queue, once the getter has opened its store and read the stored pause, if necessary.

@@ -247,8 +247,7 @@ extension DatabaseLocation {
 /// Another file may get the path of this file later, also after symbolic links are resolved.
 final class StoreFile: Sendable {
   private struct State {
-    var path = ""
-    var file: FileIdentity?
+    var file: NamedFile?
     /// The write-ahead log and its index, which SQLite opened beside the file.
     var others: [NamedFile] = []
     var lock: FileLock?
@@ -276,13 +275,12 @@ final class StoreFile: Sendable {
 
   /// Records the file that a connection opened.
   ///
-  /// - Throws: A ``SQLiteError`` if another file has the path already.
+  /// - Throws: A ``SQLiteError`` if the name already belongs to another file.
   func recordFile(of database: Connection, at location: DatabaseLocation) throws {
-    let path = database.path
-    let file = try FileIdentity.following(path)
-    guard file != nil, !database.hasMoved else { throw location.displacedError }
-    let others = try ["-wal", "-shm"].map { try NamedFile(path + $0) }
-    state.withLock { ($0.path, $0.file, $0.others) = (path, file, others) }
+    let file = try NamedFile(database.path)
+    guard file.file != nil, !database.hasMoved else { throw location.displacedError }
+    let others = try ["-wal", "-shm"].map { try NamedFile(file.path + $0) }
+    state.withLock { ($0.file, $0.others) = (file, others) }
   }
 
   /// Checks that the open files of a connection still have their paths.
@@ -298,21 +296,22 @@ final class StoreFile: Sendable {
 
   /// Opens the file for a reader thread.
   ///
-  /// - Throws: A ``SQLiteError`` if another file has the path of the file or of its log now.
+  /// - Throws: A ``SQLiteError`` if the name of the file or of its log now belongs to another file.
   func openForReading(at location: DatabaseLocation) throws -> Connection {
-    let (path, file, others) = state.withLock { ($0.path, $0.file, $0.others) }
+    let (file, others) = state.withLock { ($0.file, $0.others) }
+    guard let file else { throw location.displacedError }
     // If the log was deleted, a new connection would create another log.
     for other in others { try other.checkFile(at: location) }
     let database = Result { () throws(SQLiteFailure) in
-      try Connection(path, .reading, prefix: location.prefix)
+      try Connection(file.path, .reading, prefix: location.prefix)
     }
-    guard try FileIdentity.following(path) == file else { throw location.displacedError }
+    try file.check(location)
     return try database.get()
   }
 
   /// The write-ahead log of the file; `nil` if none is open.
   var logPath: String? {
-    state.withLock { $0.file == nil ? nil : $0.path + "-wal" }
+    state.withLock { $0.file.map { $0.path + "-wal" } }
   }
 
   // MARK: The lock

@@ -4,22 +4,10 @@ import SystemFoundation
 final class Enqueuer: QueuePart {
   let services: QueueServices
   let upkeep: Upkeep
-  let configuration: TaskQueueConfiguration
-  let storage: QueueStore
-  let store: any Persistence
-  let observers: Observers
-  let dispatch: Dispatcher
-  let generators: Generators
 
   init(_ upkeep: Upkeep) {
     services = upkeep.services
     self.upkeep = upkeep
-    configuration = services.configuration
-    storage = services.storage
-    store = storage.front
-    observers = services.observers
-    dispatch = services.dispatch
-    generators = services.generators
   }
 }
 

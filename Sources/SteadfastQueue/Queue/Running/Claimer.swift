@@ -10,10 +10,6 @@ final class Claimer: QueuePart {
   let results: Results
   let schedules: Schedules
   let gate: StartGate
-  let storage: QueueStore
-  let store: any Persistence
-  let dispatch: Dispatcher
-  let handlers: HandlerTable
 
   init(_ gate: StartGate, _ schedules: Schedules) {
     services = gate.services
@@ -22,10 +18,6 @@ final class Claimer: QueuePart {
     self.gate = gate
     self.schedules = schedules
     occurrences = schedules.occurrences
-    storage = services.storage
-    store = storage.front
-    dispatch = services.dispatch
-    handlers = services.handlers
   }
 }
 

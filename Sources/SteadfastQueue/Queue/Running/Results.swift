@@ -11,19 +11,11 @@ final class Results: QueuePart {
   let services: QueueServices
   let upkeep: Upkeep
   let occurrences: Occurrences
-  let storage: QueueStore
-  let store: any Persistence
-  let observers: Observers
-  let dispatch: Dispatcher
 
   init(_ occurrences: Occurrences) {
     services = occurrences.services
     upkeep = occurrences.upkeep
     self.occurrences = occurrences
-    storage = services.storage
-    store = storage.front
-    observers = services.observers
-    dispatch = services.dispatch
   }
 }
 

@@ -4,18 +4,10 @@ import Synchronization
 /// tasks, and warns about tasks that can't start.
 final class Upkeep: QueuePart {
   let services: QueueServices
-  let configuration: TaskQueueConfiguration
-  let store: any Persistence
-  let observers: Observers
-  let handlers: HandlerTable
   let state: Mutex<UpkeepState>
 
   init(_ services: QueueServices) {
     self.services = services
-    configuration = services.configuration
-    store = services.storage.front
-    observers = services.observers
-    handlers = services.handlers
     state = Mutex(UpkeepState(services.configuration))
   }
 }
