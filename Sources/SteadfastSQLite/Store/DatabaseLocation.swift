@@ -305,7 +305,7 @@ final class StoreFile: Sendable {
     let database = Result { () throws(SQLiteFailure) in
       try Connection(file.path, .reading, prefix: location.prefix)
     }
-    try file.check(location)
+    try file.checkFile(at: location)
     return try database.get()
   }
 
