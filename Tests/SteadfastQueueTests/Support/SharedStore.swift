@@ -179,6 +179,6 @@ extension TaskTable {
     guard isHeld(lease), let slot = slot(of: lease.id) else { return }
     entries[slot].record.interruptionCount += 1
     setState(.waiting, of: slot)
-    lineUp(slot)
+    putInList(slot)
   }
 }
