@@ -20,7 +20,9 @@ import Testing
       for other in JournalField.allCases { #expect(fields.has(other) == (other == field)) }
       #expect(try fields.integer(of: field) == 7)
     }
-    for name in ["\(field.jsonName)s", "x\(field.jsonName)", String(field.jsonName.dropLast()) + "é"] {
+    for name in [
+      "\(field.jsonName)s", "x\(field.jsonName)", String(field.jsonName.dropLast()) + "é",
+    ] {
       let (_, fields) = try kindAndFields(ofBody: #""k":"seal","\#(name)":7}"#)
       let known = JournalField.allCases.filter { $0.jsonName == name }
       #expect(JournalField.allCases.filter { fields.has($0) } == known)

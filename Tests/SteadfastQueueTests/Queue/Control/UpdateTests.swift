@@ -164,7 +164,7 @@ import Foundation
       try await queue.update(id, with: Fax(text: "b"))
     }
     #expect(error?.code == .invalidArgument)
-    #expect(error?.message.contains("is a 'Note'") == true)
+    #expect(error?.message.contains("the name 'Note'") == true)
     for code in [
       await errorCode { try await queue.update(id, with: Note("b"), maxRetries: .atMost(-1)) },
       await errorCode { try await queue.update(id, timeLimit: .zero) },
