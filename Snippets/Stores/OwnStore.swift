@@ -238,70 +238,15 @@ extension Document {
   private mutating func apply(_ change: TaskChange) throws -> ChangeOutcome {
     switch change {
     case .insert(let record, let policy): return insert(record, policy)
-    case .succeed(let lease, let date, let retains):
-      let outcome = end(.claimed(lease), as: .succeeded, date, retains)
-      if outcome.isDone { forget(lease.id) }
-      return outcome
-    case .abandon(let lease, let failure, let retains):
-      return end(.claimed(lease), as: .abandoned, failure.date, retains) {
-        $0.note(failure)
-      }
-    case .cancel(let target, let date, let retains):
-      return end(target, as: .cancelled, date, retains)
-    case .retry(let lease, let date, let retryCount, let failure, let origin):
-      let outcome = move(.claimed(lease), to: .waiting) { record in
-        record.availableDate = date
-        record.countedFrom = failure?.date ?? origin
-        record.retryCount = retryCount
-        record.interruptionCount = 0
-        record.isPostponed = true
-        if let failure { record.note(failure) }
-      }
-      return outcome == .done ? supersede(lease.id) ?? .done : outcome
-    case .release(let lease):
-      return move(.claimed(lease), to: .waiting, keepsPlace: true)
-    case .park(let lease, let failure):
-      return move(.claimed(lease), to: .parked) { $0.note(failure) }
-    case .pause(let target):
-      let isSuspended = entries[target.id]?.record.state == .suspended
-      return move(
-        target,
-        from: [.waiting, .suspended, .parked],
-        to: .paused
-      ) { record in
-        if isSuspended { record.wake() }
-        record.state = .paused
-      }
-    case .resume(let id):
-      return move(.unclaimed(id), from: [.paused], to: .waiting)
-    case .restart(let target, let date, let forgets):
-      let outcome = restart(target, date)
-      if outcome.isDone, forgets { forget(target.id) }
-      return outcome
-    case .reschedule(let target, let date, let origin):
-      let state = entries[target.id]?.record.state ?? .waiting
-      let waitsAgain = state == .running || state == .suspended
-      return move(
-        target,
-        from: Self.unclaimed,
-        to: waitsAgain ? .waiting : state
-      ) {
-        $0.availableDate = date
-        $0.countedFrom = origin
-        $0.isPostponed = false
-      }
+    case .move(let target, let move): return self.move(target, move)
+    case .end(let target, let end): return self.end(target, end)
     case .update(let id, let update):
-      guard let record = entries[id]?.record,
+      guard let record = entries[id]?.record, !record.state.isFinished,
         record.uniqueKey == nil || record.keyRole != nil
       else { return .stale }
       let keepsPlace =
         update.priority == nil || update.priority == record.priority
-      return move(
-        .unclaimed(id),
-        from: Self.unclaimed,
-        to: record.state,
-        keepsPlace: keepsPlace
-      ) {
+      return self.change(.unclaimed(id), keepsPlace: keepsPlace) {
         $0.apply(update)
       }
     case .remove(let id):
@@ -312,98 +257,87 @@ extension Document {
       let along = remove(id)
       guard others else { return .done }
       return .doneWithConsequences(Consequences(tasks: along))
-    case .unpark(let name, let queue): unpark(name, in: queue)
-    case .prune(let state, let date, let count, let now, let queue):
+    case .broad(.unpark(let name, let queue)): unpark(name, in: queue)
+    case .broad(.prune(let state, let date, let count, let now, let queue)):
       prune(state, in: queue, endedBefore: date, keeping: count, now)
-    case .rebase(let date): rebase(to: date)
+    case .broad(.rebase(let date)): rebase(to: date)
     // Only one queue uses this store, so its claims have no end.
     case .extend: break
     case .setValue(let name, _, let new): values[Array(name.utf8)] = new
-    case .remember(let lease, let name, let value):
+    case .memory(.remember(let lease, let name, let value)):
       return remember(lease, name, value)
-    case .suspend(let lease, let date, let names, let origin):
+    case .memory(.suspend(let lease, let date, let names, let origin)):
       return suspend(lease, until: date, awaiting: names, countedFrom: origin)
-    case .complete(let id, let name, let value):
+    case .memory(.complete(let id, let name, let value)):
       return complete(id, name, value)
+    case .memory, .broad: throw DocumentError.unknownChange
     @unknown default: throw DocumentError.unknownChange
     }
     return .done
   }
 
-  /// The states of tasks that have not ended and are not claimed.
-  private static let unclaimed: Set<TaskState> = [
-    .waiting, .suspended, .parked, .paused,
-  ]
-
-  private mutating func end(
-    _ target: TaskTarget,
-    as state: TaskState,
-    _ date: Date,
-    _ retains: Bool,
-    _ note: (inout TaskRecord) -> Void = { _ in }
-  ) -> ChangeOutcome {
-    guard let record = entries[target.id]?.record else { return .stale }
-    let others = isAwaited(record)
-    let outcome = move(target, from: Self.unclaimed, to: state) { record in
-      note(&record)
-      record.finishedDate = date
-      record.keyRole = nil
-    }
-    guard outcome == .done else { return outcome }
-    if !retains { entries[target.id] = nil }
-    guard others else { return .done }
-    let along = endAlong(record, as: state, date, retains)
-    return done(record, with: along)
-  }
-
-  private mutating func restart(_ target: TaskTarget, _ date: Date)
+  private mutating func move(_ target: TaskTarget, _ move: TaskMove)
     -> ChangeOutcome
   {
-    guard let record = entries[target.id]?.record else { return .stale }
-    let states = Set(TaskState.allCases).subtracting([.running])
-    guard concerns(target, in: states) else { return .stale }
-    if record.uniqueKey != nil, record.keyRole == nil {
+    guard let record = entries[target.id]?.record, concerns(target),
+      move.state(from: record.state) != nil
+    else { return .stale }
+    if move.takesKey, record.uniqueKey != nil, record.keyRole == nil {
       if let holder = task(like: record, .holder) {
         return .duplicate(of: holder)
       }
       entries[target.id]?.record.keyRole = .holder
     }
-    let outcome = move(target, from: states, to: .waiting) {
-      $0.restart(availableDate: date)
+    _ = change(target, keepsPlace: move.keepsPosition) { $0.apply(move) }
+    if move.forgetsMemory { forget(target.id) }
+    if move.yieldsToSuccessor { return supersede(target.id) ?? .done }
+    guard move.takesKey, record.state.isFinished, isAwaited(record) else {
+      return .done
     }
-    guard outcome == .done, record.state.isFinished, isAwaited(record) else {
-      return outcome
-    }
-    let along = restartAlong(record, date)
-    return done(record, with: along)
+    return done(record, with: moveAlong(record, move))
   }
 
-  /// Moves a task: a claimed one by its lease, another from one of `states`.
-  private mutating func move(
+  private mutating func end(_ target: TaskTarget, _ end: TaskEnd)
+    -> ChangeOutcome
+  {
+    guard let record = entries[target.id]?.record, concerns(target),
+      !record.state.isFinished
+    else { return .stale }
+    let others = isAwaited(record)
+    _ = change(target) { record in
+      if let failure = end.failure { record.note(failure) }
+      record.state = end.state
+      record.finishedDate = end.date
+      record.keyRole = nil
+    }
+    if end.state == .succeeded { forget(target.id) }
+    if !end.retains { entries[target.id] = nil }
+    guard others else { return .done }
+    return done(record, with: endAlong(record, end))
+  }
+
+  /// Changes a task, and ends its claim.
+  private mutating func change(
     _ target: TaskTarget,
-    from states: Set<TaskState> = [],
-    to state: TaskState,
     keepsPlace: Bool = false,
-    _ note: (inout TaskRecord) -> Void = { _ in }
+    _ body: (inout TaskRecord) -> Void
   ) -> ChangeOutcome {
-    guard var entry = entries[target.id], concerns(target, in: states) else {
+    guard var entry = entries[target.id], concerns(target) else {
       return .stale
     }
     entry.token = nil
-    entry.record.state = state
-    note(&entry.record)
+    body(&entry.record)
     if !keepsPlace { entry.place = nextNumber() }
     entries[target.id] = entry
     return .done
   }
 
-  private func concerns(_ target: TaskTarget, in states: Set<TaskState>)
-    -> Bool
-  {
+  /// Whether a target's lease is the task's, or the task is not claimed.
+  private func concerns(_ target: TaskTarget) -> Bool {
     guard let entry = entries[target.id] else { return false }
     return switch target {
     case .claimed(let lease): entry.token == lease.token
-    case .unclaimed: states.contains(entry.record.state)
+    case .unclaimed: entry.token == nil
     }
   }
 }
@@ -627,21 +561,18 @@ extension Document {
   }
 
   /// Counts and notes an end, and cancels the tasks that waited for a success.
-  private mutating func endAlong(
-    _ record: TaskRecord,
-    as state: TaskState,
-    _ date: Date,
-    _ retains: Bool
-  ) -> [TaskID] {
-    let atRest = Self.unclaimed
-    var (next, along) = ([(record, state)], Set<TaskID>())
+  private mutating func endAlong(_ record: TaskRecord, _ end: TaskEnd)
+    -> [TaskID]
+  {
+    var (next, along) = ([(record, end.state)], Set<TaskID>())
     while let (task, state) = next.popLast() {
       count(task, as: state, 1)
       guard state.hasFailed else { continue }
       for other in tasks(thatWaitFor: task) {
         var dependencies = other.dependencies
         dependencies.note(task.id, endedAs: state)
-        if dependencies.rule == .allSucceeded, atRest.contains(other.state) {
+        let isAtRest = other.state != .running && !other.state.isFinished
+        if dependencies.rule == .allSucceeded, isAtRest {
           dependencies.cause = min(dependencies.cause ?? task.id, task.id)
           if along.insert(other.id).inserted {
             next.append((other, .cancelled))
@@ -651,17 +582,18 @@ extension Document {
       }
     }
     for id in along.sorted() {
-      _ = move(.unclaimed(id), from: atRest, to: .cancelled) { record in
-        record.finishedDate = date
+      _ = change(.unclaimed(id)) { record in
+        record.state = .cancelled
+        record.finishedDate = end.date
         record.keyRole = nil
       }
-      if !retains { entries[id] = nil }
+      if !end.retains { entries[id] = nil }
     }
     return along.sorted()
   }
 
   /// Takes an end back, and restarts those that were cancelled because of it.
-  private mutating func restartAlong(_ record: TaskRecord, _ date: Date)
+  private mutating func moveAlong(_ record: TaskRecord, _ move: TaskMove)
     -> [TaskID]
   {
     var (round, along) = ([record], Set<TaskID>())
@@ -690,9 +622,7 @@ extension Document {
       along.formUnion(round.map(\.id))
     }
     for id in along.sorted() {
-      _ = move(.unclaimed(id), from: [.cancelled], to: .waiting) {
-        $0.restart(availableDate: date)
-      }
+      _ = change(.unclaimed(id)) { $0.apply(move) }
     }
     return along.sorted()
   }
@@ -778,7 +708,7 @@ extension Document {
   ) -> ChangeOutcome {
     let memory = entries[lease.id]?.memory ?? TaskMemory()
     let hasCome = names.contains { memory[$0]?.isEmpty == false }
-    return move(.claimed(lease), to: .suspended) { record in
+    return change(.claimed(lease)) { record in
       record.suspend(until: date, countedFrom: origin)
       if hasCome { record.wake() }
     }
@@ -795,7 +725,7 @@ extension Document {
     else { return .stale }
     set(value, under: name, of: id)
     guard entry.record.state == .suspended else { return .done }
-    return move(.unclaimed(id), from: [.suspended], to: .waiting) { $0.wake() }
+    return change(.unclaimed(id)) { $0.wake() }
   }
 }
 
@@ -813,7 +743,7 @@ extension Document {
       guard entry.record.name.utf8.elementsEqual(name.utf8),
         entry.record.queue.utf8.elementsEqual(queue.utf8)
       else { continue }
-      _ = move(.unclaimed(entry.record.id), from: [.parked], to: .waiting)
+      _ = change(.unclaimed(entry.record.id)) { $0.state = .waiting }
     }
   }
 

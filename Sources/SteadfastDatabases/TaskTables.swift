@@ -47,22 +47,26 @@ package protocol TaskTables: AnyObject {
 
   // MARK: Changes
 
-  func end(
-    _ target: TaskTarget,
-    as state: TaskState,
-    at date: Date,
-    retains: Bool,
-    failure: TaskFailure?
-  ) throws -> ChangeOutcome
-  func retry(
-    _ lease: Lease,
-    at date: Date,
-    retryCount: Int,
-    failure: TaskFailure?,
-    countedFrom origin: Date?
-  ) throws -> ChangeOutcome
-  func release(_ lease: Lease) throws -> ChangeOutcome
-  func park(_ lease: Lease, failure: TaskFailure) throws -> ChangeOutcome
+  func end(_ target: TaskTarget, _ end: TaskEnd) throws -> ChangeOutcome
+  /// Changes the row of a task that stays, and ends its claim.
+  func move(_ entry: TaskEntry, _ move: RowMove) throws
+  /// Makes tasks wait like new tasks, at the ends of their lanes, in the order of their IDs.
+  func restartTasks(_ ids: [TaskID], at date: Date) throws
+  /// Restarts the tasks that were cancelled because of a task.
+  ///
+  /// - Returns: The restarted tasks, in the order of their IDs.
+  func restartCascade(of entry: TaskEntry, at date: Date) throws -> [TaskID]
+  /// Returns the task that holds a unique key among the tasks with a name.
+  func holder(ofKey key: String, taskName name: String) throws -> TaskID?
+  /// Replaces a task that is about to be retried with the successor of its unique key.
+  ///
+  /// - Returns: The outcome of the retry; `nil` if no successor can replace the task.
+  func replaceWithSuccessor(_ holder: TaskEntry, at date: Date) throws -> ChangeOutcome?
+  /// Stores a failure as the last failure of a task.
+  func recordFailure(_ failure: TaskFailure, of entry: TaskEntry) throws
+  func removeMemory(of entry: TaskEntry) throws
+  /// Returns the outcome of a change that has affected other tasks.
+  func outcome(for entry: TaskEntry, affecting others: [TaskID]) throws -> ChangeOutcome
   func extend(_ lease: Lease, for duration: Duration) throws -> ChangeOutcome
   func remember(_ lease: Lease, named name: String, value: [UInt8]) throws -> ChangeOutcome
   func suspend(
@@ -72,14 +76,6 @@ package protocol TaskTables: AnyObject {
     countedFrom origin: Date?
   ) throws -> ChangeOutcome
   func complete(_ id: TaskID, named name: String, value: [UInt8]) throws -> ChangeOutcome
-  func pause(_ target: TaskTarget) throws -> ChangeOutcome
-  func resume(_ id: TaskID) throws -> ChangeOutcome
-  func restart(_ target: TaskTarget, at date: Date, forgets: Bool) throws -> ChangeOutcome
-  func reschedule(
-    _ target: TaskTarget,
-    to date: Date,
-    countedFrom origin: Date?
-  ) throws -> ChangeOutcome
   func update(_ id: TaskID, with update: TaskUpdate, payload: [UInt8]) throws -> ChangeOutcome
   func remove(_ id: TaskID) throws -> ChangeOutcome
   func unparkTasks(named name: String, in queue: String) throws -> ChangeOutcome
@@ -149,51 +145,105 @@ extension TaskTables {
     switch prepared.change {
     case .insert(let record, let policy):
       return try insert(record, onDuplicate: policy, payload: prepared.payload)
-    case .succeed(let lease, let date, let retains):
-      return try end(.claimed(lease), as: .succeeded, at: date, retains: retains, failure: nil)
-    case .retry(let lease, let date, let retryCount, let failure, let origin):
-      return try retry(
-        lease,
-        at: date,
-        retryCount: retryCount,
-        failure: failure,
-        countedFrom: failure?.date ?? origin
-      )
-    case .abandon(let lease, let failure, let retains):
-      return try end(
-        .claimed(lease),
-        as: .abandoned,
-        at: failure.date,
-        retains: retains,
-        failure: failure
-      )
-    case .release(let lease): return try release(lease)
-    case .park(let lease, let failure): return try park(lease, failure: failure)
-    case .unpark(let name, let queue): return try unparkTasks(named: name, in: queue)
-    case .cancel(let target, let date, let retains):
-      return try end(target, as: .cancelled, at: date, retains: retains, failure: nil)
-    case .pause(let target): return try pause(target)
-    case .resume(let id): return try resume(id)
-    case .restart(let target, let date, let forgets):
-      return try restart(target, at: date, forgets: forgets)
-    case .reschedule(let target, let date, let origin):
-      return try reschedule(target, to: date, countedFrom: origin)
+    case .move(let target, let move): return try self.move(target, move)
+    case .end(let target, let end): return try self.end(target, end)
     case .update(let id, let update):
       return try self.update(id, with: update, payload: prepared.payload)
     case .remove(let id): return try remove(id)
     case .extend(let lease, let duration): return try extend(lease, for: duration)
-    case .prune(let state, let date, let count, let now, let queue):
-      return try prune(state, in: queue, endedBefore: date, keepingLatest: count, now: now)
-    case .rebase(let date): return try rebase(to: date)
-    case .remember(let lease, let name, let value):
+    case .memory(.remember(let lease, let name, let value)):
       return try remember(lease, named: name, value: value)
-    case .suspend(let lease, let date, let names, let origin):
+    case .memory(.suspend(let lease, let date, let names, let origin)):
       return try suspend(lease, until: date, awaiting: names, countedFrom: origin)
-    case .complete(let id, let name, let value): return try complete(id, named: name, value: value)
+    case .memory(.complete(let id, let name, let value)):
+      return try complete(id, named: name, value: value)
+    case .broad(.unpark(let name, let queue)): return try unparkTasks(named: name, in: queue)
+    case .broad(.prune(let state, let date, let count, let now, let queue)):
+      return try prune(state, in: queue, endedBefore: date, keepingLatest: count, now: now)
+    case .broad(.rebase(let date)): return try rebase(to: date)
     case .setValue(let name, _, let new): return try setValue(new, named: name)
-    @unknown default:
-      throw UnknownChange()
+    case .memory, .broad: throw UnknownChange()
+    @unknown default: throw UnknownChange()
     }
+  }
+
+  private func move(_ target: TaskTarget, _ move: TaskMove) throws -> ChangeOutcome {
+    let atRest = TaskState.unclaimed.union(TaskState.ended)
+    guard let entry = try entryToChange(target, in: atRest),
+      let state = move.state(from: entry.state)
+    else { return .stale }
+    if let failure = move.failure { try recordFailure(failure, of: entry) }
+    if move.takesKey, let date = move.availableDate {
+      return try restart(entry, at: date, forgetsMemory: move.forgetsMemory)
+    }
+    try self.move(entry, RowMove(move, from: entry.state, to: state))
+    guard move.yieldsToSuccessor, let date = move.availableDate else { return .done }
+    return try replaceWithSuccessor(entry, at: date) ?? .done
+  }
+
+  private func restart(
+    _ entry: TaskEntry,
+    at date: Date,
+    forgetsMemory: Bool
+  ) throws -> ChangeOutcome {
+    if entry.keyRole == nil, let key = entry.uniqueKey,
+      let holder = try holder(ofKey: key, taskName: entry.name)
+    {
+      return .duplicate(of: holder)
+    }
+    try restartTasks([entry.id], at: date)
+    if forgetsMemory { try removeMemory(of: entry) }
+    guard entry.state.isFinished, entry.affectsOtherTasks else { return .done }
+    return try outcome(for: entry, affecting: restartCascade(of: entry, at: date))
+  }
+}
+
+/// What changes in the row of a task that stays.
+package struct RowMove {
+  package let state: TaskState
+  /// Whether the available date becomes the creation date, because a suspended task wakes.
+  package let wakes: Bool
+  /// The new available date; `nil` if the date stays.
+  package let availableDate: Date?
+  package let countedFrom: Date?
+  package let isPostponed: Bool?
+  package let retryCount: Int?
+  package let clearsInterruptions: Bool
+  package let keepsPosition: Bool
+
+  init(_ move: TaskMove, from old: TaskState, to state: TaskState) {
+    self.state = state
+    wakes = old == .suspended && state == .paused
+    availableDate = move.availableDate
+    countedFrom = move.countedFrom
+    isPostponed = wakes ? false : move.isPostponed
+    retryCount = move.retryCount
+    clearsInterruptions = move.retryCount != nil
+    keepsPosition = move.keepsPosition
+  }
+
+  /// Suspends a task until a date.
+  package init(suspendingUntil date: Date, countedFrom origin: Date?) {
+    state = .suspended
+    wakes = false
+    availableDate = date
+    countedFrom = origin
+    isPostponed = false
+    retryCount = nil
+    clearsInterruptions = true
+    keepsPosition = false
+  }
+
+  /// Wakes a suspended task, or one that would be suspended.
+  package init(wakingClearingInterruptions clearsInterruptions: Bool) {
+    state = .waiting
+    wakes = true
+    availableDate = nil
+    countedFrom = nil
+    isPostponed = false
+    retryCount = nil
+    self.clearsInterruptions = clearsInterruptions
+    keepsPosition = false
   }
 }
 

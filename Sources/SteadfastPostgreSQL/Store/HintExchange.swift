@@ -190,12 +190,11 @@ extension [ExactText: FreedTasks] {
     switch change {
     case .insert(let record, _):
       self[ExactText(record.queue), default: FreedTasks()].add(record)
-    case .retry(_, let date, _, _, _), .suspend(_, let date, awaiting: [], _):
-      ofAll.add(date)
-    case .succeed, .abandon, .park, .cancel, .pause, .extend, .remember, .setValue, .prune, .remove:
-      break
-    case .release, .unpark, .resume, .restart, .reschedule, .update, .rebase, .suspend, .complete:
-      ofAll.areAnywhere = true
+    case .move(_, let move) where move.kind == .retry: move.availableDate.map { ofAll.add($0) }
+    case .memory(.suspend(_, let date, awaiting: [], _)): ofAll.add(date)
+    case .move(_, let move) where move.kind == .park || move.kind == .pause: break
+    case .end, .extend, .memory(.remember), .setValue, .broad(.prune), .remove: break
+    case .move, .update, .memory, .broad: ofAll.areAnywhere = true
     @unknown default:
       ofAll.areAnywhere = true
     }

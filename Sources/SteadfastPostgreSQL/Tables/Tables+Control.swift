@@ -5,41 +5,6 @@ import SystemFoundation
 
 /// Changes to tasks that are not claimed.
 extension Tables {
-  func pause(_ target: TaskTarget) throws -> ChangeOutcome {
-    guard let entry = try entryToChange(target, in: [.waiting, .suspended, .parked]) else {
-      return .stale
-    }
-    if entry.state == .suspended { try setWakeDate(of: entry) }
-    try move(entry, to: .paused)
-    return .done
-  }
-
-  func resume(_ id: TaskID) throws -> ChangeOutcome {
-    guard let entry = try entryToChange(.unclaimed(id), in: [.paused]) else { return .stale }
-    try move(entry, to: .waiting)
-    return .done
-  }
-
-  func reschedule(
-    _ target: TaskTarget,
-    to date: Date,
-    countedFrom origin: Date?
-  ) throws -> ChangeOutcome {
-    guard let entry = try entryToChange(target, in: TaskState.unclaimed) else { return .stale }
-    try database.send(
-      """
-      update steadfast_task set available_date = $2, counted_from = $3, put_off = false
-      where id = $1
-      """,
-      .id(entry.id),
-      .date(date),
-      .date(origin)
-    )
-    let waitsAgain = entry.state == .running || entry.state == .suspended
-    try move(entry, to: waitsAgain ? .waiting : entry.state)
-    return .done
-  }
-
   func update(_ id: TaskID, with update: TaskUpdate, payload: [UInt8]) throws -> ChangeOutcome {
     guard let entry = try entryToChange(.unclaimed(id), in: TaskState.unclaimed), !entry.isDisplaced
     else { return .stale }
@@ -70,21 +35,6 @@ extension Tables {
     return .done
   }
 
-  func restart(_ target: TaskTarget, at date: Date, forgets: Bool) throws -> ChangeOutcome {
-    let atRest = TaskState.unclaimed.union(TaskState.ended)
-    guard let entry = try entryToChange(target, in: atRest) else { return .stale }
-    if entry.keyRole == nil, let key = entry.uniqueKey,
-      let holder = try holder(ofKey: key, taskName: entry.name)
-    {
-      return .duplicate(of: holder)
-    }
-    try restartTasks([entry.id], at: date)
-    if forgets { try removeMemory(of: entry) }
-    guard entry.state.isFinished, entry.affectsOtherTasks else { return .done }
-    return try outcome(for: entry, affecting: restartCascade(of: entry, at: date))
-  }
-
-  /// Makes tasks wait like new tasks, at the ends of their lanes, in the order of their IDs.
   func restartTasks(_ ids: [TaskID], at date: Date) throws {
     try database.send(
       """
@@ -105,8 +55,7 @@ extension Tables {
     )
   }
 
-  /// Returns the task that holds a unique key among the tasks with a name.
-  private func holder(ofKey key: String, taskName name: String) throws -> TaskID? {
+  func holder(ofKey key: String, taskName name: String) throws -> TaskID? {
     try database.ids(
       """
       select id from steadfast_task where name = $1 and unique_key = $2 and key_role = 'holder'
@@ -390,21 +339,8 @@ extension Tables {
     guard filled > 0 else { return .stale }
     try updateMemorySize(of: entry)
     guard entry.state == .suspended else { return .done }
-    try setWakeDate(of: entry)
-    try move(entry, to: .waiting)
+    try move(entry, RowMove(wakingClearingInterruptions: false))
     return .done
-  }
-
-  /// Sets the available date of a task that wakes to the task's creation date.
-  func setWakeDate(of entry: TaskEntry) throws {
-    try database.send(
-      """
-      update steadfast_task
-      set available_date = created_date, counted_from = null, put_off = false
-      where id = $1
-      """,
-      .id(entry.id)
-    )
   }
 
   func removeMemory(of entry: TaskEntry) throws {

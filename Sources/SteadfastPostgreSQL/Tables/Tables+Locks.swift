@@ -42,17 +42,13 @@ struct LockPlan {
       }
       tasks.formUnion(record.dependencies.tasks)
       if let follower = record.dependencies.follower { tasks.insert(follower) }
-    case .succeed(let lease, _, _): add(succeeding: lease.id)
-    case .abandon(let lease, _, _): add(failing: lease.id)
-    case .cancel(let target, _, _), .restart(let target, _, _): add(failing: target.id)
+    case .end(let target, let end) where end.state == .succeeded: add(succeeding: target.id)
+    case .end(let target, _): add(failing: target.id)
+    case .move(let target, let move) where move.takesKey: add(failing: target.id)
     case .remove(let id): add(failing: id)
-    case .retry(let lease, _, _, _, _), .release(let lease), .park(let lease, _),
-      .remember(let lease, _, _), .suspend(let lease, _, _, _), .extend(let lease, _):
-      tasks.insert(lease.id)
-    case .pause(let target), .reschedule(let target, _, _): tasks.insert(target.id)
-    case .resume(let id), .update(let id, _), .complete(let id, _, _): tasks.insert(id)
+    case .move, .update, .extend, .memory: if let id = change.taskID { tasks.insert(id) }
     case .setValue(let name, _, _): values.insert(ExactText(name))
-    case .unpark, .prune, .rebase: break
+    case .broad: break
     @unknown default: break
     }
   }
@@ -471,7 +467,7 @@ extension BatchGroup {
     batches.contains { batch in
       batch.contains { change in
         switch change.change {
-        case .succeed(let lease, _, retains: false): notPlain.contains(lease.id)
+        case .end(let target, let end) where end.removesSucceeded: notPlain.contains(target.id)
         case .extend: false
         default: true
         }
@@ -491,9 +487,12 @@ extension BatchGroup.ChangesByKind {
   ) -> Bool {
     switch change.change {
     case .insert(let record, _): insertions.append((index, record, change.payload))
-    case .succeed(let lease, _, retains: false) where !notPlain.contains(lease.id):
+    case .end(.claimed(let lease), let end)
+    where end.removesSucceeded && !notPlain.contains(lease.id):
       removals.append((index, lease))
-    case .release(let lease) where !notPlain.contains(lease.id): releases.append((index, lease))
+    case .move(.claimed(let lease), let move)
+    where move.kind == .release && !notPlain.contains(lease.id):
+      releases.append((index, lease))
     case .extend(let lease, let duration) where !notPlain.contains(lease.id):
       extensions.append((index, lease, duration))
     default: return false
@@ -534,11 +533,14 @@ extension TaskRecord {
 extension PreparedChange {
   fileprivate var namesLease: Bool {
     switch change {
-    case .succeed, .retry, .abandon, .release, .park, .suspend, .extend, .cancel(.claimed, _, _),
-      .pause(.claimed), .restart(.claimed, _, _), .reschedule(.claimed, _, _):
-      true
+    case .move(.claimed, _), .end(.claimed, _), .extend, .memory(.suspend): true
     default: false
     }
   }
+}
+
+extension TaskEnd {
+  /// Whether the task has succeeded, and is removed.
+  fileprivate var removesSucceeded: Bool { state == .succeeded && !retains }
 }
 #endif

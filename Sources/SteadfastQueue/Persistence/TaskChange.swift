@@ -2,6 +2,11 @@ public import SystemFoundation
 
 /// A change to a task or to a value; a queue decides on it, and a store stores it.
 ///
+/// The functions of this type, such as ``retry(_:availableDate:retryCount:failure:countedFrom:)``,
+/// make the changes that a queue sends. A store handles the nine kinds of changes: for example, it
+/// moves all tasks alike, and a ``TaskMove`` says what becomes of the task's state, date and
+/// position.
+///
 /// More kinds may be added. If a store does not know the kind of a change, it throws.
 @nonexhaustive
 public enum TaskChange: Sendable {
@@ -40,73 +45,35 @@ public enum TaskChange: Sendable {
   ///
   /// When a holder ends or is removed, its successor becomes the holder in the same change.
   case insert(TaskRecord, onDuplicate: UniquePolicy)
-  /// A claimed task has succeeded.
+  /// A task that stays in the store changes its state, its available date or its position.
   ///
-  /// If `retains` is `true`, the task is retained, otherwise it is removed. In any case, its memory
-  /// is deleted.
-  case succeed(Lease, at: Date, retains: Bool)
-  /// A claimed task waits again for a later attempt, behind the waiting tasks with the same
-  /// priority and available date.
+  /// The change applies if the target is the task's current lease or, without a lease, if the task
+  /// is not claimed, and if ``TaskMove/state(from:)`` returns a state. Otherwise, the outcome is
+  /// ``ChangeOutcome/stale``. The store calls ``TaskRecord/apply(_:)-(TaskMove)``, ends the task's
+  /// lease, if any, and moves the task behind the waiting tasks with the same priority and
+  /// available date, unless the move has ``TaskMove/keepsPosition``.
   ///
-  /// The task's available date and its number of failed attempts are set to these values. `failure`
-  /// is the attempt's failure, and is recorded (``TaskRecord/note(_:)``). If it is `nil`, the
-  /// recorded failures stay. The available date was calculated from the failure's date or, without
-  /// a failure, from `countedFrom` (``TaskRecord/countedFrom``).
+  /// If the move has ``TaskMove/yieldsToSuccessor``, the task is removed instead if all of this is
+  /// so: it is the holder of its unique key; it has a successor that does not expire by the
+  /// available date; no other task waits for it (``TaskDependencies``); and its memory is empty.
+  /// The successor then takes its place (``TaskRecord/takePlace(of:)``), and the outcome is
+  /// ``ChangeOutcome/superseded(by:)``.
   ///
-  /// The task is removed instead if all of this is so: it is the holder of its unique key; it has a
-  /// successor that does not expire by the available date; no other task waits for it
-  /// (``TaskDependencies``); and its memory is empty. The successor then takes its place
-  /// (``TaskRecord/takePlace(of:)``), and the outcome is ``ChangeOutcome/superseded(by:)``.
-  case retry(
-    Lease,
-    availableDate: Date,
-    retryCount: Int,
-    failure: TaskFailure?,
-    countedFrom: Date? = nil
-  )
-  /// A claimed task is abandoned, and the failure is recorded.
+  /// If the move has ``TaskMove/takesKey`` and the task's ``TaskRecord/keyRole`` is `nil`, the task
+  /// becomes the holder of its unique key. If another task is the holder, the outcome is
+  /// ``ChangeOutcome/duplicate(of:)``, and nothing changes. If the task had ended, the move may
+  /// restart other tasks (``TaskDependencies``). If the move has ``TaskMove/forgetsMemory``, the
+  /// task's memory is deleted, but not the memory of those other tasks.
+  case move(TaskTarget, TaskMove)
+  /// A task that has not ended ends.
   ///
-  /// If `retains` is `true`, the task is retained, otherwise it is removed.
-  case abandon(Lease, failure: TaskFailure, retains: Bool)
-  /// A claimed task is released: it waits again at its previous position, as if it had never been
-  /// claimed.
-  case release(Lease)
-  /// A claimed task is parked until ``unpark(name:queue:)``, because its payload can't be decoded.
-  ///
-  /// The failure is recorded.
-  case park(Lease, failure: TaskFailure)
-  /// All parked tasks with this name in this queue wait again.
-  case unpark(name: String, queue: String = "")
-  /// A task that has not ended is cancelled.
-  ///
-  /// If `retains` is `true`, the task is retained, otherwise it is removed.
-  case cancel(TaskTarget, at: Date, retains: Bool)
-  /// A task that has not ended is paused until it is resumed or restarted.
-  ///
-  /// A suspended task wakes first (``TaskRecord/wake()``). So after it is resumed, its handler
-  /// checks whether the values that the task awaits have arrived.
-  case pause(TaskTarget)
-  /// A paused task waits again, behind the waiting tasks with the same priority and available date.
-  ///
-  /// The task's available date and retries stay.
-  case resume(TaskID)
-  /// A task waits again as if it were new; the available date is the current date.
-  ///
-  /// The task may be in any state, and may have ended (``TaskRecord/restart(availableDate:)``). If
-  /// its ``TaskRecord/keyRole`` is `nil`, it becomes the holder of its unique key. If another task
-  /// is the holder, the outcome is ``ChangeOutcome/duplicate(of:)``, and nothing changes.
-  ///
-  /// If `forgets` is `true`, the task's memory is deleted. Other tasks that this change restarts
-  /// (``TaskDependencies``) keep their memory.
-  case restart(TaskTarget, availableDate: Date, forgets: Bool = false)
-  /// A task that has not ended gets another available date.
-  ///
-  /// The task goes behind the waiting tasks with the same priority and available date, and its
-  /// retries stay. A waiting, parked or paused task keeps its state. A claimed or suspended task
-  /// waits again. If the date was calculated from a date of the queue's clock, `countedFrom` is
-  /// that date; if a caller chose the date, it is `nil` (``TaskRecord/countedFrom``).
-  case reschedule(TaskTarget, availableDate: Date, countedFrom: Date? = nil)
-  /// The options of a waiting, suspended, parked or paused task change (``TaskRecord/apply(_:)``).
+  /// If ``TaskEnd/retains`` is `true`, the task is retained: its state and its
+  /// ``TaskRecord/finishedDate`` become those of the end, its failure is recorded
+  /// (``TaskRecord/note(_:)``), and its ``TaskRecord/keyRole`` becomes `nil`. Otherwise, the task is
+  /// removed. If it has succeeded, its memory is deleted in any case.
+  case end(TaskTarget, TaskEnd)
+  /// The options of a waiting, suspended, parked or paused task change
+  /// (``TaskRecord/apply(_:)-(TaskUpdate)``).
   ///
   /// If its priority changes, the task goes behind the waiting tasks with the same priority and
   /// available date; otherwise it keeps its position. If the task has a unique key, but its
@@ -118,27 +85,299 @@ public enum TaskChange: Sendable {
   ///
   /// Only stores that several queues share get this change.
   case extend(Lease, for: Duration)
-  /// Old retained tasks of this queue that ended in this state are removed.
+  /// The memory of a task changes, or the task waits for its memory to change.
+  case memory(MemoryChange)
+  /// Any number of tasks change.
+  case broad(BroadChange)
+  /// The bytes stored under a name are replaced if they equal the expected ones.
   ///
-  /// A task stays if its ``TaskRecord/uniqueUntil`` is later than `now`, if it blocks later tasks
-  /// (``TaskRecord/blocksOrder``), or if it has a ``TaskDependencies/cause``. Of all other tasks,
-  /// those that ended before `endedBefore` are removed, and all but the latest `keepingLatest`. If
-  /// one of these limits is `nil`, it removes no task.
-  case prune(
-    TaskState,
-    endedBefore: Date?,
-    keepingLatest: Int?,
+  /// `nil` means no value: `from: nil` expects that there is none, and `to: nil` removes the value.
+  /// An empty array, `[]`, is a value. The name has 1 to 1,024 bytes of UTF-8, and a value at most
+  /// 65,536 bytes.
+  ///
+  /// The store compares before it applies any change of the batch. If the current bytes are not the
+  /// expected ones, no change of the batch is stored, and the outcome of each of them is
+  /// ``ChangeOutcome/valueDiffers``. So a batch can depend on values that its caller has read
+  /// (``Persistence/value(named:)``). A batch has at most one such change for each name.
+  case setValue(named: String, from: [UInt8]?, to: [UInt8]?)
+}
+
+/// The moves of tasks.
+extension TaskChange {
+  /// A claimed task waits again for a later attempt, behind the waiting tasks with the same
+  /// priority and available date.
+  ///
+  /// The task's available date and its number of failed attempts are set to these values. `failure`
+  /// is the attempt's failure, and is recorded (``TaskRecord/note(_:)``). If it is `nil`, the
+  /// recorded failures stay. The available date was calculated from the failure's date or, without
+  /// a failure, from `countedFrom` (``TaskRecord/countedFrom``).
+  ///
+  /// The task's successor may take its place (``TaskMove/yieldsToSuccessor``).
+  public static func retry(
+    _ lease: Lease,
+    availableDate: Date,
+    retryCount: Int,
+    failure: TaskFailure?,
+    countedFrom origin: Date? = nil
+  ) -> TaskChange {
+    let origin = failure?.date ?? origin
+    let move = TaskMove(
+      .retry,
+      availableDate: availableDate,
+      countedFrom: origin,
+      retryCount: retryCount,
+      failure: failure
+    )
+    return .move(.claimed(lease), move)
+  }
+
+  /// A claimed task is released: it waits again at its previous position, as if it had never been
+  /// claimed.
+  public static func release(_ lease: Lease) -> TaskChange {
+    .move(.claimed(lease), TaskMove(.release))
+  }
+
+  /// A claimed task is parked until ``BroadChange/unpark(name:queue:)``, because its payload can't
+  /// be decoded.
+  ///
+  /// The failure is recorded.
+  public static func park(_ lease: Lease, failure: TaskFailure) -> TaskChange {
+    .move(.claimed(lease), TaskMove(.park, failure: failure))
+  }
+
+  /// A task that has not ended is paused until it is resumed or restarted.
+  ///
+  /// A suspended task wakes first (``TaskRecord/wake()``). So after it is resumed, its handler
+  /// checks whether the values that the task awaits have arrived.
+  public static func pause(_ target: TaskTarget) -> TaskChange { .move(target, TaskMove(.pause)) }
+
+  /// A paused task waits again, behind the waiting tasks with the same priority and available date.
+  ///
+  /// The task's available date and retries stay.
+  public static func resume(_ id: TaskID) -> TaskChange { .move(.unclaimed(id), TaskMove(.resume)) }
+
+  /// A task waits again as if it were new; the available date is the current date.
+  ///
+  /// The task may be in any state, and may have ended (``TaskRecord/restart(availableDate:)``). If
+  /// `forgets` is `true`, its memory is deleted.
+  public static func restart(
+    _ target: TaskTarget,
+    availableDate: Date,
+    forgets: Bool = false
+  ) -> TaskChange {
+    let move = TaskMove(
+      .restart,
+      availableDate: availableDate,
+      countedFrom: availableDate,
+      forgetsMemory: forgets
+    )
+    return .move(target, move)
+  }
+
+  /// A task that has not ended gets another available date.
+  ///
+  /// The task goes behind the waiting tasks with the same priority and available date, and its
+  /// retries stay. A waiting, parked or paused task keeps its state. A claimed or suspended task
+  /// waits again. If the date was calculated from a date of the queue's clock, `countedFrom` is
+  /// that date; if a caller chose the date, it is `nil` (``TaskRecord/countedFrom``).
+  public static func reschedule(
+    _ target: TaskTarget,
+    availableDate: Date,
+    countedFrom origin: Date? = nil
+  ) -> TaskChange {
+    .move(target, TaskMove(.reschedule, availableDate: availableDate, countedFrom: origin))
+  }
+}
+
+/// The ends of tasks.
+extension TaskChange {
+  /// A claimed task has succeeded.
+  public static func succeed(_ lease: Lease, at date: Date, retains: Bool) -> TaskChange {
+    .end(.claimed(lease), TaskEnd(.succeeded, date: date, retains: retains))
+  }
+
+  /// A claimed task is abandoned, and the failure is recorded.
+  public static func abandon(_ lease: Lease, failure: TaskFailure, retains: Bool) -> TaskChange {
+    .end(
+      .claimed(lease),
+      TaskEnd(.abandoned, date: failure.date, failure: failure, retains: retains)
+    )
+  }
+
+  /// A task that has not ended is cancelled.
+  public static func cancel(_ target: TaskTarget, at date: Date, retains: Bool) -> TaskChange {
+    .end(target, TaskEnd(.cancelled, date: date, retains: retains))
+  }
+}
+
+/// The changes to memories, and to any number of tasks.
+extension TaskChange {
+  /// The change ``MemoryChange/remember(_:named:value:)``.
+  public static func remember(_ lease: Lease, named name: String, value: [UInt8]) -> TaskChange {
+    .memory(.remember(lease, named: name, value: value))
+  }
+
+  /// The change ``MemoryChange/suspend(_:until:awaiting:countedFrom:)``.
+  public static func suspend(
+    _ lease: Lease,
+    until date: Date,
+    awaiting names: [String],
+    countedFrom origin: Date? = nil
+  ) -> TaskChange {
+    .memory(.suspend(lease, until: date, awaiting: names, countedFrom: origin))
+  }
+
+  /// The change ``MemoryChange/complete(_:named:value:)``.
+  public static func complete(_ id: TaskID, named name: String, value: [UInt8]) -> TaskChange {
+    .memory(.complete(id, named: name, value: value))
+  }
+
+  /// The change ``BroadChange/unpark(name:queue:)``.
+  public static func unpark(name: String, queue: String = "") -> TaskChange {
+    .broad(.unpark(name: name, queue: queue))
+  }
+
+  /// The change ``BroadChange/prune(_:endedBefore:keepingLatest:now:queue:)``.
+  public static func prune(
+    _ state: TaskState,
+    endedBefore date: Date?,
+    keepingLatest count: Int?,
     now: Date,
     queue: String = ""
-  )
-  /// The clock was set back to this date; only for stores whose queues have one clock
-  /// (``Persistence/hasOneClock``).
+  ) -> TaskChange {
+    .broad(.prune(state, endedBefore: date, keepingLatest: count, now: now, queue: queue))
+  }
+
+  /// The change ``BroadChange/rebase(_:)``.
+  public static func rebase(_ date: Date) -> TaskChange { .broad(.rebase(date)) }
+}
+
+/// How a task that stays in the store changes its state, its available date or its position.
+///
+/// The functions of ``TaskChange`` make moves. A store needs only the properties, and
+/// ``TaskRecord/apply(_:)-(TaskMove)``.
+public struct TaskMove: Sendable, Hashable {
+  /// The reasons why a task moves.
+  @nonexhaustive
+  public enum Kind: String, Sendable, Hashable, CaseIterable {
+    /// An attempt has ended, and another one is to follow.
+    case retry
+    /// A claimed task is not attempted.
+    case release
+    /// The task's payload can't be decoded.
+    case park
+    /// A caller pauses the task.
+    case pause
+    /// A caller resumes the task.
+    case resume
+    /// A caller starts the task again.
+    case restart
+    /// The task gets another available date.
+    case reschedule
+  }
+
+  /// Why the task moves.
+  public let kind: Kind
+  /// The task's new available date; `nil` if the date stays.
+  public let availableDate: Date?
+  /// The task's new ``TaskRecord/countedFrom``; it has no meaning if ``availableDate`` is `nil`.
+  public internal(set) var countedFrom: Date?
+  /// The task's new number of retries; `nil` if the number stays.
   ///
-  /// Each task is rebased (``TaskRecord/rebase(to:)``), whatever its state. Waiting tasks whose
-  /// available dates change go behind the other tasks with the same priority and available date,
-  /// and keep their order among each other. If the store's own clock was set back, too, each lease
-  /// ends after at most the duration for which it was made or last extended.
-  case rebase(Date)
+  /// If it is not `nil`, the task's ``TaskRecord/interruptionCount`` becomes 0.
+  public let retryCount: Int?
+  /// The failure to record; `nil` if there is none.
+  public let failure: TaskFailure?
+  /// Whether the task's memory is deleted.
+  public let forgetsMemory: Bool
+
+  init(
+    _ kind: Kind,
+    availableDate: Date? = nil,
+    countedFrom: Date? = nil,
+    retryCount: Int? = nil,
+    failure: TaskFailure? = nil,
+    forgetsMemory: Bool = false
+  ) {
+    self.kind = kind
+    self.availableDate = availableDate
+    self.countedFrom = countedFrom
+    self.retryCount = retryCount
+    self.failure = failure
+    self.forgetsMemory = forgetsMemory
+  }
+
+  /// Returns the new state of a task; `nil` if a task in this state can't move like this.
+  public func state(from state: TaskState) -> TaskState? {
+    switch kind {
+    case .retry, .release: state == .running ? .waiting : nil
+    case .park: state == .running ? .parked : nil
+    case .pause: state.isFinished || state == .paused ? nil : .paused
+    case .resume: state == .paused ? .waiting : nil
+    case .restart: .waiting
+    case .reschedule:
+      switch state {
+      case .running, .suspended: .waiting
+      case .waiting, .parked, .paused: state
+      case .succeeded, .abandoned, .cancelled: nil
+      }
+    }
+  }
+
+  /// Whether the task keeps its position among the tasks with the same priority and available date.
+  ///
+  /// Otherwise, it goes behind the waiting ones.
+  public var keepsPosition: Bool { kind == .release }
+
+  /// The task's new ``TaskRecord/isPostponed``; `nil` if it stays.
+  public var isPostponed: Bool? { availableDate == nil ? nil : kind == .retry }
+
+  /// Whether a task that waits for the unique key may take the task's place.
+  public var yieldsToSuccessor: Bool { kind == .retry }
+
+  /// Whether the task becomes the holder of its unique key again, if it no longer is.
+  public var takesKey: Bool { kind == .restart }
+
+  /// Returns whether a task has expired by the available date.
+  func leavesExpired(_ record: TaskRecord) -> Bool {
+    availableDate.map(record.hasExpired) ?? false
+  }
+}
+
+/// How a task ends.
+///
+/// The functions of ``TaskChange`` make ends.
+public struct TaskEnd: Sendable, Hashable {
+  /// The task's last state: ``TaskState/succeeded``, ``TaskState/abandoned`` or
+  /// ``TaskState/cancelled``.
+  public let state: TaskState
+  /// The date of the end.
+  public let date: Date
+  /// Why the task is abandoned; `nil` in the other states.
+  public let failure: TaskFailure?
+  /// Whether the task is retained instead of removed.
+  public let retains: Bool
+
+  init(_ state: TaskState, date: Date, failure: TaskFailure? = nil, retains: Bool) {
+    self.state = state
+    self.date = date
+    self.failure = failure
+    self.retains = retains
+  }
+
+  /// The outcome that callers get.
+  var outcome: TaskOutcome {
+    switch state {
+    case .abandoned: .abandoned(reason: failure?.reason ?? "")
+    case .cancelled: .cancelled
+    default: .succeeded
+    }
+  }
+}
+
+/// A change to the memory of a task.
+@nonexhaustive
+public enum MemoryChange: Sendable {
   /// Bytes are stored under a name in a claimed task's memory, and replace any previous ones.
   ///
   /// The task's ``TaskRecord/interruptionCount`` becomes 0. The name has 1 to 1,024 bytes of UTF-8,
@@ -167,33 +406,67 @@ public enum TaskChange: Sendable {
   ///
   /// The value has 1 to 131,072 bytes.
   case complete(TaskID, named: String, value: [UInt8])
-  /// The bytes stored under a name are replaced if they equal the expected ones.
+}
+
+/// A change to any number of tasks.
+@nonexhaustive
+public enum BroadChange: Sendable {
+  /// All parked tasks with this name in this queue wait again.
+  case unpark(name: String, queue: String = "")
+  /// Old retained tasks of this queue that ended in this state are removed.
   ///
-  /// `nil` means no value: `from: nil` expects that there is none, and `to: nil` removes the value.
-  /// An empty array, `[]`, is a value. The name has 1 to 1,024 bytes of UTF-8, and a value at most
-  /// 65,536 bytes.
+  /// A task stays if its ``TaskRecord/uniqueUntil`` is later than `now`, if it blocks later tasks
+  /// (``TaskRecord/blocksOrder``), or if it has a ``TaskDependencies/cause``. Of all other tasks,
+  /// those that ended before `endedBefore` are removed, and all but the latest `keepingLatest`. If
+  /// one of these limits is `nil`, it removes no task.
+  case prune(
+    TaskState,
+    endedBefore: Date?,
+    keepingLatest: Int?,
+    now: Date,
+    queue: String = ""
+  )
+  /// The clock was set back to this date; only for stores whose queues have one clock
+  /// (``Persistence/hasOneClock``).
   ///
-  /// The store compares before it applies any change of the batch. If the current bytes are not the
-  /// expected ones, no change of the batch is stored, and the outcome of each of them is
-  /// ``ChangeOutcome/valueDiffers``. So a batch can depend on values that its caller has read
-  /// (``Persistence/value(named:)``). A batch has at most one such change for each name.
-  case setValue(named: String, from: [UInt8]?, to: [UInt8]?)
+  /// Each task is rebased (``TaskRecord/rebase(to:)``), whatever its state. Waiting tasks whose
+  /// available dates change go behind the other tasks with the same priority and available date,
+  /// and keep their order among each other. If the store's own clock was set back, too, each lease
+  /// ends after at most the duration for which it was made or last extended.
+  case rebase(Date)
 }
 
 extension TaskChange {
   /// The lease that the change names; `nil` if it names none.
-  var lease: Lease? {
+  package var lease: Lease? {
     switch self {
-    case .succeed(let lease, _, _), .retry(let lease, _, _, _, _), .abandon(let lease, _, _),
-      .release(let lease), .park(let lease, _), .extend(let lease, _),
-      .remember(let lease, _, _), .suspend(let lease, _, _, _),
-      .cancel(.claimed(let lease), _, _), .pause(.claimed(let lease)),
-      .restart(.claimed(let lease), _, _), .reschedule(.claimed(let lease), _, _):
+    case .move(.claimed(let lease), _), .end(.claimed(let lease), _), .extend(let lease, _),
+      .memory(.remember(let lease, _, _)), .memory(.suspend(let lease, _, _, _)):
       lease
-    case .insert, .unpark, .cancel, .pause, .resume, .restart, .reschedule, .update, .remove,
-      .prune, .rebase, .complete, .setValue:
-      nil
+    case .insert, .move, .end, .update, .remove, .memory, .broad, .setValue: nil
     }
+  }
+
+  /// The ID of the task that the change is for; `nil` for an insertion, and for a change that is not
+  /// for exactly one task.
+  package var taskID: TaskID? {
+    switch self {
+    case .move(let target, _), .end(let target, _): target.id
+    case .update(let id, _), .remove(let id), .memory(.complete(let id, _, _)): id
+    case .extend, .memory(.remember), .memory(.suspend): lease?.id
+    case .insert, .broad, .setValue: nil
+    }
+  }
+
+  /// How the change moves a task; `nil` if it moves none.
+  package var move: TaskMove? { if case .move(_, let move) = self { move } else { nil } }
+
+  /// How the change ends a task; `nil` if it ends none.
+  package var end: TaskEnd? { if case .end(_, let end) = self { end } else { nil } }
+
+  /// The ID of the task that the change adds; `nil` if it adds none.
+  var newTaskID: TaskID? {
+    if case .insert(let record, _) = self { record.id } else { nil }
   }
 }
 
@@ -210,13 +483,6 @@ public enum TaskTarget: Sendable, Hashable {
     case .claimed(let lease): lease.id
     case .unclaimed(let id): id
     }
-  }
-}
-
-extension TaskChange {
-  /// The ID of the task that the change adds; `nil` if it adds none.
-  var newTaskID: TaskID? {
-    if case .insert(let record, _) = self { record.id } else { nil }
   }
 }
 
@@ -341,30 +607,26 @@ extension TaskChange {
           + (dependencies.tasks.isEmpty ? "belongs to a batch" : "waits for other tasks")
           + ", so it can't replace a task with its unique key; use another policy than .replace"
       )
-    case .succeed(_, let date, _), .cancel(_, let date, _):
-      try checker.check(date, "the date at which a task ends")
-    case .restart(_, let date, _): try checker.check(date, "availableDate")
-    case .rebase(let date): try checker.check(date, "the date to rebase tasks to")
-    case .reschedule(_, let date, let origin):
-      try checker.check(date, "availableDate")
-      try checker.check(origin, "countedFrom")
-    case .suspend(_, let date, let names, let origin):
+    case .move(_, let move):
+      try checker.check(move.availableDate, "availableDate")
+      try checker.check(move.countedFrom, "countedFrom")
+      try TaskQueueError.check(move.retryCount, "retryCount")
+      if let failure = move.failure { try checker.check(failure, "a failure") }
+    case .end(_, let end):
+      if let failure = end.failure { return try checker.check(failure, "a failure") }
+      try checker.check(end.date, "the date at which a task ends")
+    case .broad(.rebase(let date)): try checker.check(date, "the date to rebase tasks to")
+    case .memory(.suspend(_, let date, let names, let origin)):
       try checker.check(date, "the date until which a task is suspended")
       try checker.check(origin, "countedFrom")
       for name in names {
         try TaskQueueError.check(valueNamed: name)
         try checker.check(string: name, "the name of an awaited value")
       }
-    case .retry(_, let date, let retryCount, let failure, let origin):
-      try checker.check(date, "availableDate")
-      try checker.check(origin, "countedFrom")
-      try TaskQueueError.check(retryCount, "retryCount")
-      try checker.check(failure, "a failure")
-    case .abandon(_, let failure, _), .park(_, let failure): try checker.check(failure, "a failure")
-    case .unpark(let name, let queue):
+    case .broad(.unpark(let name, let queue)):
       try checker.check(string: name, "name")
       try checker.check(queue: queue)
-    case .prune(_, let date, let count, let now, let queue):
+    case .broad(.prune(_, let date, let count, let now, let queue)):
       try checker.check(date, "endedBefore")
       try checker.check(now, "now")
       try TaskQueueError.check(count, "keepingLatest")
@@ -381,9 +643,9 @@ extension TaskChange {
     case .setValue(let name, let old, let new):
       try TaskQueueError.check(valueNamed: name, old, new)
       try checker.check(string: name, "the name of a value")
-    case .remember(_, let name, let value):
+    case .memory(.remember(_, let name, let value)):
       try checker.check(rememberedUnder: name, value)
-    case .complete(_, let name, let value):
+    case .memory(.complete(_, let name, let value)):
       try checker.check(rememberedUnder: name, value)
       guard value.isEmpty else { break }
       throw TaskQueueError(
@@ -391,7 +653,7 @@ extension TaskChange {
         "the value to complete '\(name)' with is empty, like a value that is still awaited; give at "
           + "least one byte"
       )
-    case .release, .pause, .resume, .remove: break
+    case .remove: break
     }
   }
 }

@@ -13,8 +13,8 @@ extension TaskTable {
       if isSuccessor { promoteIfKeyHasNoHolder(slot) }
       commitInsertion(of: slot)
     case .replacement(let record, let slot): commitReplacement(of: slot, by: record)
-    case .supersession(let change, let slot, let successor):
-      supersede(slot, by: successor, after: change)
+    case .supersession(let move, let slot, let successor):
+      supersede(slot, by: successor, after: move)
     case .change(let change, let slot):
       guard mayAffectOthers(slot), let consequences = commitWithDependents(change, of: slot) else {
         commit(change, of: slot)
@@ -22,7 +22,7 @@ extension TaskTable {
       }
       return .doneWithConsequences(consequences)
     case .broadChange(let change): commit(change)
-    case .memory(let change): return commitMemoryChange(change)
+    case .memory(let change): return commit(change)
     case .value(let name, _): values.commitFirstChange(of: name)
     case nil: break
     }
@@ -44,26 +44,19 @@ extension TaskTable {
   private mutating func commitWithDependents(_ change: TaskChange, of slot: Int) -> Consequences? {
     let consequences: Consequences
     switch change {
-    case .succeed(_, let date, let retains):
-      consequences = applyEndToOthers(of: slot, as: .succeeded, at: date, retains: retains)
-    case .abandon(_, let failure, let retains):
-      unbindDependents(of: slot)
-      consequences = applyEndToOthers(of: slot, as: .abandoned, at: failure.date, retains: retains)
-    case .cancel(_, let date, let retains):
-      unbindDependents(of: slot)
-      consequences = applyEndToOthers(of: slot, as: .cancelled, at: date, retains: retains)
-    case .restart(_, let date, _) where entries[slot].record.state.isFinished:
+    case .end(_, let end):
+      if end.state != .succeeded { unbindDependents(of: slot) }
+      consequences = applyToOthers(end, of: slot)
+    case .move(_, let move) where move.takesKey && entries[slot].record.state.isFinished:
       // The dependents are released after the restart, when it is known which of them were
       // restarted.
       let excluded = graph.tasksExcluded(fromRestartOf: entries[slot].id)
-      consequences = restartOthers(with: slot, availableDate: date, excluding: excluded)
+      consequences = moveOthers(with: slot, move, excluding: excluded)
       unbindDependents(of: slot)
     case .remove:
       unbindDependents(of: slot)
       consequences = removeOthers(with: slot)
-    case .insert, .retry, .release, .park, .unpark, .pause, .resume, .restart, .reschedule,
-      .update, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
-      return nil
+    case .insert, .move, .update, .extend, .memory, .broad, .setValue: return nil
     }
     commit(change, of: slot)
     return consequences
@@ -74,51 +67,26 @@ extension TaskTable {
     entries[slot].isReserved = false
     entries[slot].isFailing = false
     switch change {
-    case .succeed(_, let date, let retains):
-      forgetMemory(of: slot)
-      retains ? end(slot, as: .succeeded, at: date) : remove(slot)
-    case .abandon(_, let failure, let retains):
-      recordFailure(failure, of: slot)
-      retains ? end(slot, as: .abandoned, at: failure.date) : remove(slot)
-    case .cancel(_, let date, let retains):
-      retains ? end(slot, as: .cancelled, at: date) : remove(slot)
-    case .retry(_, let date, let retryCount, let failure, let origin):
-      postpone(slot, to: date, retryCount: retryCount, failure: failure, countedFrom: origin)
-      setState(.waiting, of: slot)
-      putAtEndOfList(slot)
-    case .release:
-      setState(.waiting, of: slot)
-      putInList(slot)
-    case .park(_, let failure):
-      recordFailure(failure, of: slot)
-      setState(.parked, of: slot)
-      putAtEndOfList(slot)
-    case .suspend(_, let date, let names, let origin):
+    case .move(_, let move):
+      if move.forgetsMemory { forgetMemory(of: slot) }
+      self.move(slot, move)
+    case .end(_, let end):
+      if end.state == .succeeded { forgetMemory(of: slot) }
+      if let failure = end.failure { recordFailure(failure, of: slot) }
+      end.retains ? self.end(slot, as: end.state, at: end.date) : remove(slot)
+    case .memory(.suspend(_, let date, let names, let origin)):
       suspend(slot, until: date, awaiting: names, countedFrom: origin)
-    case .pause: pause(slot)
-    case .resume:
-      setState(.waiting, of: slot)
-      putAtEndOfList(slot)
-    case .restart(_, let date, let forgets):
-      if forgets { forgetMemory(of: slot) }
-      restart(slot, availableDate: date)
-    case .reschedule(_, let date, let origin):
-      setAvailableDate(date, countedFrom: origin, of: slot)
-      entries[slot].record.isPostponed = false
-      let waitsAgain = [.running, .suspended].contains(entries[slot].record.state)
-      if waitsAgain { setState(.waiting, of: slot) }
-      putAtEndOfList(slot)
     case .update(_, let update): apply(update, to: slot)
     case .remove: remove(slot)
     // Only one queue uses this table, so claims never expire, and need not be extended.
     case .extend: break
-    case .insert, .unpark, .prune, .rebase, .remember, .complete, .setValue:
+    case .insert, .memory, .broad, .setValue:
       preconditionFailure("a change of this kind must not be staged for a single task")
     }
   }
 
   /// Commits a change that concerns any number of tasks.
-  private mutating func commit(_ change: TaskChange) {
+  private mutating func commit(_ change: BroadChange) {
     switch change {
     case .unpark(let name, let queue): unparkTasks(named: name, in: queue)
     case .prune(let state, let date, let count, let now, let queue):
@@ -126,9 +94,6 @@ extension TaskTable {
       guard let queue = lanes.number(ofQueue: queue) else { return }
       prune(state, in: queue, endedBefore: date, keepingLatest: count, now: now)
     case .rebase(let date): rebase(to: date)
-    case .insert, .succeed, .abandon, .cancel, .retry, .release, .park, .pause, .resume, .restart,
-      .reschedule, .update, .remove, .extend, .remember, .suspend, .complete, .setValue:
-      preconditionFailure("a change of this kind must be staged for a single task")
     }
   }
 
@@ -139,24 +104,26 @@ extension TaskTable {
     if entries[slot].record.priority != priority { putAtEndOfList(slot) } else { putInList(slot) }
   }
 
-  private mutating func postpone(
-    _ slot: Int,
-    to date: Date,
-    retryCount: Int,
-    failure: TaskFailure?,
-    countedFrom origin: Date?
-  ) {
-    setAvailableDate(date, countedFrom: failure?.date ?? origin, of: slot)
-    entries[slot].record.retryCount = retryCount
-    entries[slot].record.interruptionCount = 0
-    entries[slot].record.isPostponed = true
-    if let failure { recordFailure(failure, of: slot) }
+  /// Moves a task that is in no list.
+  mutating func move(_ slot: Int, _ move: TaskMove) {
+    if move.takesKey, takesKeyAtRestart(slot) { holdKeyAgain(slot) }
+    apply(move, to: slot)
+    if move.takesKey { joinOrder(slot) }
+    move.keepsPosition ? putInList(slot) : putAtEndOfList(slot)
   }
 
-  private mutating func setAvailableDate(_ date: Date, countedFrom origin: Date?, of slot: Int) {
-    entries[slot].record.availableDate = date
-    entries[slot].record.countedFrom = origin
+  private mutating func apply(_ move: TaskMove, to slot: Int) {
+    let byteCount = historyByteCount(of: slot)
+    changeRecord(of: slot) { $0.apply(move) }
+    addBytes(historyByteCount(of: slot) - byteCount, to: slot)
     advanceLatestDate(for: entries[slot].record)
+  }
+
+  /// The approximate number of bytes that a file uses for what has happened to a task.
+  private func historyByteCount(of slot: Int) -> Int {
+    let record = entries[slot].record
+    let hasCause = record.presentDependencies?.cause != nil
+    return record.failureByteCount + (hasCause ? Self.causeByteCount : 0)
   }
 
   /// Gives a task the contents of a new task with the same unique key.
@@ -183,11 +150,8 @@ extension TaskTable {
 
   /// Removes the holder of a unique key, whose attempt has failed, and makes its successor the
   /// holder.
-  mutating func supersede(_ slot: Int, by successor: Int, after change: TaskChange) {
-    guard case .retry(_, let date, let retryCount, let failure, let origin) = change else {
-      preconditionFailure("a task that has not failed was superseded")
-    }
-    postpone(slot, to: date, retryCount: retryCount, failure: failure, countedFrom: origin)
+  mutating func supersede(_ slot: Int, by successor: Int, after move: TaskMove) {
+    apply(move, to: slot)
     let holder = entries[slot].record
     entries[successor].isReserved = false
     addBytes(

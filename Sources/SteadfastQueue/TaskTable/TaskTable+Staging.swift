@@ -28,36 +28,27 @@ extension TaskTable {
     switch change {
     case .insert(let record, let policy):
       return stageInsertion(of: record, policy)
-    case .retry(let lease, let date, _, _, _):
-      return stageRetry(change, of: slot(ofClaimed: lease), at: date)
-    case .succeed(let lease, _, _), .release(let lease), .park(let lease, _),
-      .suspend(let lease, _, _, _), .extend(let lease, _):
+    case .move(let target, let move):
+      let slot = slot(of: target) { move.state(from: $0) != nil }
+      if move.yieldsToSuccessor { return stageRetry(move, of: slot, change) }
+      if move.takesKey { return stageRestart(change, of: slot) }
+      return stage(change, of: slot)
+    case .end(let target, let end):
+      let slot = slot(of: target) { !$0.isFinished }
+      if end.state == .succeeded { return stage(change, of: slot) }
+      if let slot { entries[slot].isFailing = true }
+      return stageWithDependents(change, of: slot)
+    case .extend(let lease, _), .memory(.suspend(let lease, _, _, _)):
       return stage(change, of: slot(ofClaimed: lease))
-    case .remember(let lease, _, _):
-      return stageMemoryChange(change, of: slot(ofClaimed: lease))
-    case .complete:
-      return stageCompletion(change)
-    case .abandon(let lease, _, _):
-      return stageEndWithoutSuccess(change, of: slot(ofClaimed: lease))
-    case .cancel(let target, _, _):
-      return stageEndWithoutSuccess(change, of: slot(of: target) { !$0.isFinished })
-    case .pause(let target):
-      return stage(change, of: slot(of: target) { $0.isClaimable || $0 == .parked })
-    case .resume(let id):
-      return stage(change, of: slot(ofUnclaimed: id) { $0 == .paused })
-    case .restart(let target, _, _):
-      return stageRestart(change, of: slot(of: target) { _ in true })
-    case .reschedule(let target, _, _):
-      return stage(change, of: slot(of: target) { !$0.isFinished })
+    case .memory(let change):
+      return stageMemoryChange(change)
     case .update(let id, _):
       let slot = slot(ofUnclaimed: id) { !$0.isFinished }
       return stage(change, of: slot.flatMap { isDisplaced($0) ? nil : $0 })
     case .remove(let id):
       return stageWithDependents(change, of: slot(ofUnclaimed: id) { $0.isFinished })
-    case .prune:
-      ended.stagedPrunes += 1
-      return StagedChange(.broadChange(change))
-    case .unpark, .rebase:
+    case .broad(let change):
+      if case .prune = change { ended.stagedPrunes += 1 }
       return StagedChange(.broadChange(change))
     case .setValue(let name, let old, let new):
       guard values.stageChange(of: name, from: old, to: new) else { return .valueDiffers }
@@ -81,14 +72,6 @@ extension TaskTable {
     return stage(change, of: slot)
   }
 
-  private mutating func stageEndWithoutSuccess(
-    _ change: TaskChange,
-    of slot: Int?
-  ) -> StagedChange {
-    if let slot { entries[slot].isFailing = true }
-    return stageWithDependents(change, of: slot)
-  }
-
   /// Reserves a task for a staged change, so that no claim finds the task.
   mutating func reserve(_ slot: Int) {
     entries[slot].isReserved = true
@@ -97,13 +80,13 @@ extension TaskTable {
 
   func slot(of target: TaskTarget, in states: (TaskState) -> Bool) -> Int? {
     switch target {
-    case .claimed(let lease): slot(ofClaimed: lease)
+    case .claimed(let lease): states(.running) ? slot(ofClaimed: lease) : nil
     case .unclaimed(let id): slot(ofUnclaimed: id, in: states)
     }
   }
 
   @inline(__always)
-  private func slot(ofClaimed lease: Lease) -> Int? {
+  func slot(ofClaimed lease: Lease) -> Int? {
     guard let slot = slot(of: lease.id), !entries[slot].isReserved,
       entries[slot].place == .leased(token: lease.token)
     else { return nil }
@@ -148,13 +131,13 @@ extension TaskTable {
     case .supersession(_, let slot, let successor):
       endReservation(of: successor)
       endReservation(of: slot)
-    case .change(.restart, let slot):
+    case .change(.move(_, let move), let slot) where move.takesKey:
       giveUpReclaimedKey(of: slot)
       endReservation(of: slot)
     case .change(_, let slot): endReservation(of: slot)
     case .broadChange(.prune): ended.stagedPrunes -= 1
     case .value(let name, _): values.rollBackLastChange(of: name)
-    case .memory(let change): unstageMemoryChange(change)
+    case .memory(let change): unstage(change)
     case .broadChange, nil: break
     }
   }
@@ -203,13 +186,13 @@ struct StagedChange: Sendable {
     indirect case replacement(TaskRecord, slot: Int)
     /// Removes a task whose attempt has failed, so that the task that waits for its unique key
     /// replaces it.
-    case supersession(TaskChange, slot: Int, successor: Int)
+    case supersession(TaskMove, slot: Int, successor: Int)
     /// Changes the task in a slot, and possibly tasks that wait for it.
     case change(TaskChange, slot: Int)
     /// Changes the memory of a task, which staging has not reserved.
-    case memory(TaskChange)
+    case memory(MemoryChange)
     /// Changes any number of tasks, which staging has not reserved.
-    case broadChange(TaskChange)
+    case broadChange(BroadChange)
     /// Sets or removes the value under this name; `grows` says whether the new value is larger than
     /// the previous one.
     case value(named: String, grows: Bool)

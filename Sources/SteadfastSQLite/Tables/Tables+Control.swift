@@ -5,41 +5,6 @@ import SystemFoundation
 
 /// Changes to tasks that are not claimed, and to many tasks.
 extension Tables {
-  func pause(_ target: TaskTarget) throws -> ChangeOutcome {
-    guard let entry = try entryToChange(target, in: [.waiting, .suspended, .parked]) else {
-      return .stale
-    }
-    if entry.state == .suspended { try setWakeDate(of: entry) }
-    try move(entry, to: .paused)
-    return .done
-  }
-
-  func resume(_ id: TaskID) throws -> ChangeOutcome {
-    guard let entry = try entryToChange(.unclaimed(id), in: [.paused]) else { return .stale }
-    try move(entry, to: .waiting)
-    return .done
-  }
-
-  func reschedule(
-    _ target: TaskTarget,
-    to date: Date,
-    countedFrom origin: Date?
-  ) throws -> ChangeOutcome {
-    guard let entry = try entryToChange(target, in: TaskState.unclaimed) else { return .stale }
-    try database.run(
-      """
-      update steadfast_task set available_date = ?2, counted_from = ?3, put_off = 0
-      where seq = ?1
-      """,
-      entry.seq,
-      .date(date),
-      .date(origin)
-    )
-    let waitsAgain = entry.state == .running || entry.state == .suspended
-    try move(entry, to: waitsAgain ? .waiting : entry.state)
-    return .done
-  }
-
   func update(_ id: TaskID, with update: TaskUpdate, payload: [UInt8]) throws -> ChangeOutcome {
     guard let entry = try entryToChange(.unclaimed(id), in: TaskState.unclaimed), !entry.isDisplaced
     else { return .stale }
@@ -87,22 +52,11 @@ extension Tables {
     try setOuterPayload(bytes, of: entry.id)
   }
 
-  func restart(_ target: TaskTarget, at date: Date, forgets: Bool) throws -> ChangeOutcome {
-    let atRest = TaskState.unclaimed.union(TaskState.ended)
-    guard let entry = try entryToChange(target, in: atRest) else { return .stale }
-    if entry.keyRole == nil, let key = entry.uniqueKey,
-      let holder = try holder(ofKey: key, taskName: entry.name)
-    {
-      return .duplicate(of: holder)
-    }
-    try restartTask(entry.id, at: date)
-    if forgets { try removeMemory(of: entry) }
-    guard entry.state.isFinished, entry.affectsOtherTasks else { return .done }
-    return try outcome(for: entry, affecting: restartCascade(of: entry, at: date))
+  func restartTasks(_ ids: [TaskID], at date: Date) throws {
+    for id in ids { try restartTask(id, at: date) }
   }
 
-  /// Makes a task wait like a new task, at the end of its lane.
-  func restartTask(_ id: TaskID, at date: Date) throws {
+  private func restartTask(_ id: TaskID, at date: Date) throws {
     try database.run(
       """
       update steadfast_task set state = 'waiting', available_date = ?2, counted_from = ?2,
@@ -118,7 +72,6 @@ extension Tables {
     )
   }
 
-  /// Returns the task that holds a unique key among the tasks with a name.
   func holder(ofKey key: String, taskName name: String) throws -> TaskID? {
     try database.first(
       """
@@ -353,20 +306,12 @@ extension Tables {
         .text(name)
       )
     }
-    try database.run(
-      """
-      update steadfast_task set
-        available_date = case when ?4 then created_date else ?2 end,
-        counted_from = case when ?4 then null else ?3 end,
-        interruption_count = 0, put_off = 0
-      where seq = ?1
-      """,
-      entry.seq,
-      .date(date),
-      .date(origin),
-      .flag(hasCome)
+    try move(
+      entry,
+      hasCome
+        ? RowMove(wakingClearingInterruptions: true)
+        : RowMove(suspendingUntil: date, countedFrom: origin)
     )
-    try move(entry, to: hasCome ? .waiting : .suspended)
     return .done
   }
 
@@ -386,20 +331,8 @@ extension Tables {
     guard filled > 0 else { return .stale }
     try updateMemorySize(of: id)
     guard entry.state == .suspended else { return .done }
-    try setWakeDate(of: entry)
-    try move(entry, to: .waiting)
+    try move(entry, RowMove(wakingClearingInterruptions: false))
     return .done
-  }
-
-  /// Sets the available date of a task that wakes to the task's creation date.
-  func setWakeDate(of entry: TaskEntry) throws {
-    try database.run(
-      """
-      update steadfast_task set available_date = created_date, counted_from = null, put_off = 0
-      where seq = ?1
-      """,
-      entry.seq
-    )
   }
 
   func removeMemory(of entry: TaskEntry) throws {

@@ -232,7 +232,7 @@ extension Tables {
       restarted += round.map(\.id)
     }
     restarted.sort()
-    for id in restarted { try restartTask(id, at: date) }
+    try restartTasks(restarted, at: date)
     return restarted
   }
 

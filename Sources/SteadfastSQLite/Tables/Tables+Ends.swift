@@ -5,21 +5,18 @@ import SystemFoundation
 
 /// Changes that end a task, or an attempt to perform a task.
 extension Tables {
-  func end(
-    _ target: TaskTarget,
-    as state: TaskState,
-    at date: Date,
-    retains: Bool,
-    failure: TaskFailure?
-  ) throws -> ChangeOutcome {
-    if !retains, case .claimed(let lease) = target, try removeIfUnrelated(lease) { return .done }
+  func end(_ target: TaskTarget, _ end: TaskEnd) throws -> ChangeOutcome {
+    if !end.retains, case .claimed(let lease) = target, try removeIfUnrelated(lease) {
+      return .done
+    }
     guard let entry = try entryToChange(target, in: TaskState.unclaimed) else { return .stale }
     let others =
-      entry.affectsOtherTasks && state != .succeeded ? try tasksToCancel(ifTaskFails: entry.id) : []
-    if entry.affectsOtherTasks { try recordEnd(of: entry.id, as: state) }
+      entry.affectsOtherTasks && end.state != .succeeded
+      ? try tasksToCancel(ifTaskFails: entry.id) : []
+    if entry.affectsOtherTasks { try recordEnd(of: entry.id, as: end.state) }
     for other in others { try recordEnd(of: other.id, as: .cancelled) }
-    if retains {
-      if let failure { try recordFailure(failure, of: entry) }
+    if end.retains {
+      if let failure = end.failure { try recordFailure(failure, of: entry) }
       try database.run(
         """
         update steadfast_task set state = ?2, finished_date = ?3, key_role = null, has_turn = 0,
@@ -27,16 +24,16 @@ extension Tables {
         where seq = ?1
         """,
         entry.seq,
-        .text(state.rawValue),
-        .date(date)
+        .text(end.state.rawValue),
+        .date(end.date)
       )
-      if state == .succeeded { try removeMemory(of: entry) }
+      if end.state == .succeeded { try removeMemory(of: entry) }
     } else {
       try delete(entry.id)
     }
     try promoteSuccessor(of: entry)
     guard entry.affectsOtherTasks else { return .done }
-    try cancel(others, becauseOf: entry.id, at: date, retains: retains)
+    try cancel(others, becauseOf: entry.id, at: end.date, retains: end.retains)
     return try outcome(for: entry, affecting: others.map(\.id))
   }
 
@@ -72,37 +69,13 @@ extension Tables {
     }
   }
 
-  func retry(
-    _ lease: Lease,
-    at date: Date,
-    retryCount: Int,
-    failure: TaskFailure?,
-    countedFrom origin: Date?
-  ) throws -> ChangeOutcome {
-    guard let entry = try entryToChange(lease) else { return .stale }
-    if let failure { try recordFailure(failure, of: entry) }
-    try database.run(
-      """
-      update steadfast_task set state = 'waiting', available_date = ?2, retry_count = ?3,
-        interruption_count = 0, put_off = 1, counted_from = ?4, seq = \(Self.nextPosition),
-        lease_token = null, lease_end = null
-      where seq = ?1
-      """,
-      entry.seq,
-      .date(date),
-      .integer(retryCount),
-      .date(origin)
-    )
-    return try replaceWithSuccessor(entry, at: date) ?? .done
-  }
-
   /// Replaces a task that is about to be retried with the successor of its unique key.
   ///
   /// The task is not replaced if there is no successor, if the successor expires before the retry,
   /// if the task has a memory, or if other tasks depend on it.
   ///
   /// - Returns: The outcome of the retry; `nil` if the task was not replaced.
-  private func replaceWithSuccessor(_ holder: TaskEntry, at date: Date) throws -> ChangeOutcome? {
+  func replaceWithSuccessor(_ holder: TaskEntry, at date: Date) throws -> ChangeOutcome? {
     guard holder.keyRole == .holder, let key = holder.uniqueKey, !holder.affectsOtherTasks,
       holder.memorySize == 0
     else { return nil }
@@ -137,25 +110,6 @@ extension Tables {
     return .superseded(by: successor)
   }
 
-  func release(_ lease: Lease) throws -> ChangeOutcome {
-    guard let entry = try entryToChange(lease) else { return .stale }
-    try database.run(
-      """
-      update steadfast_task set state = 'waiting', lease_token = null, lease_end = null
-      where seq = ?1
-      """,
-      entry.seq
-    )
-    return .done
-  }
-
-  func park(_ lease: Lease, failure: TaskFailure) throws -> ChangeOutcome {
-    guard let entry = try entryToChange(lease) else { return .stale }
-    try recordFailure(failure, of: entry)
-    try move(entry, to: .parked)
-    return .done
-  }
-
   func extend(_ lease: Lease, for duration: Duration) throws -> ChangeOutcome {
     guard let entry = try entryToChange(lease) else { return .stale }
     guard isShared else { return .done }
@@ -169,17 +123,26 @@ extension Tables {
     return .done
   }
 
-  /// Sets the state of a task, moves the task behind the other tasks of its lane, and ends its
-  /// claim, if any.
-  func move(_ entry: TaskEntry, to state: TaskState) throws {
+  func move(_ entry: TaskEntry, _ move: RowMove) throws {
+    let position = move.keepsPosition ? "" : "seq = \(Self.nextPosition),"
     try database.run(
       """
-      update steadfast_task set state = ?2, seq = \(Self.nextPosition),
+      update steadfast_task set state = ?2, \(position)
+        available_date = case when ?3 then created_date else coalesce(?4, available_date) end,
+        counted_from = case when ?3 or ?4 is not null then ?5 else counted_from end,
+        put_off = coalesce(?6, put_off), retry_count = coalesce(?7, retry_count),
+        interruption_count = case when ?8 then 0 else interruption_count end,
         lease_token = null, lease_end = null
       where seq = ?1
       """,
       entry.seq,
-      .text(state.rawValue)
+      .text(move.state.rawValue),
+      .flag(move.wakes),
+      .date(move.availableDate),
+      .date(move.countedFrom),
+      move.isPostponed.map { .flag($0) } ?? .null,
+      .integer(move.retryCount),
+      .flag(move.clearsInterruptions)
     )
   }
 

@@ -9,7 +9,8 @@ extension ModelLedger {
   mutating func recordStored(_ change: TaskChange) {
     switch change {
     case .insert(let record, _): recordInsertion(of: record)
-    case .succeed(let lease, _, _):
+    case .move(let target, let move): recordMove(move, of: target)
+    case .end(.claimed(let lease), let end) where end.state == .succeeded:
       requireEnd(of: lease, "succeeds", { if case .returned = $0 { true } else { false } })
       // An attempt that was cut short may end at any later time.
       require(
@@ -18,43 +19,58 @@ extension ModelLedger {
       )
       changeTally(of: lease.id) { $0.succeeded += 1 }
       entries[lease.id]?.checkpoint = nil
-      end(lease.id, .succeeded, event: "succeeded")
-    case .retry(let lease, let date, let retryCount, let failure, _):
-      if let failure {
+      self.end(lease.id, .succeeded, event: "succeeded")
+    case .end(.claimed(let lease), let end) where end.state == .abandoned:
+      guard let failure = end.failure else {
+        return require(false, "\(label(lease.id)) is abandoned without a failure")
+      }
+      recordAbandonment(of: lease, failure)
+      self.end(lease.id, .abandoned(reason: failure.reason), event: "abandoned")
+    case .end(let target, let end):
+      require(end.state == .cancelled, "\(label(target.id)) ends as \(end.state) without a lease")
+      requireRequest(for: target, [.cancel, .remove])
+      self.end(target.id, .cancelled, event: "cancelled")
+    case .remove(let id):
+      requireRequest(for: .unclaimed(id), [.remove])
+      removed(id)
+    case .update(let id, _): recordRequest(for: .unclaimed(id), .update, "updated")
+    case .extend(let lease, _): require(false, "the claim of \(label(lease.id)) is extended")
+    case .memory(.remember(let lease, let name, _)): checkMemory(of: lease, name)
+    case .memory(.suspend(let lease, let date, _, _)): recordSuspension(of: lease, until: date)
+    case .memory(.complete(let id, let name, let value)): recordCompletion(of: id, name, value)
+    case .broad, .setValue: break
+    }
+  }
+
+  private mutating func recordMove(_ move: TaskMove, of target: TaskTarget) {
+    switch move.kind {
+    case .retry:
+      guard case .claimed(let lease) = target, let date = move.availableDate,
+        let retryCount = move.retryCount
+      else { return require(false, "\(label(target.id)) is retried without a lease") }
+      if let failure = move.failure {
         recordFailure(of: lease, date, retryCount, failure)
       } else {
         recordSnooze(of: lease, retryCount)
       }
       release(lease.id)
-    case .abandon(let lease, let failure, _):
-      recordAbandonment(of: lease, failure)
-      end(lease.id, .abandoned(reason: failure.reason), event: "abandoned")
-    case .release(let lease):
+    case .release:
+      guard case .claimed(let lease) = target else {
+        return require(false, "\(label(target.id)) is released without a lease")
+      }
       requireCutShort(lease, "is released", .pause)
       // A task whose attempt has not started is released without an event.
       if entries[lease.id]?.attempt != nil { entries[lease.id]?.expectedEvents.append("released") }
       release(lease.id)
-    case .cancel(let target, _, _):
-      requireRequest(for: target, [.cancel, .remove])
-      end(target.id, .cancelled, event: "cancelled")
-    case .remove(let id):
-      requireRequest(for: .unclaimed(id), [.remove])
-      removed(id)
-    case .pause(let target): recordRequest(for: target, .pause, "paused")
-    case .resume(let id): recordRequest(for: .unclaimed(id), .resume, "resumed")
-    case .restart(let target, _, let forgets):
-      recordRequest(for: target, forgets ? .startOver : .restart, "restarted")
-      if forgets { entries[target.id]?.checkpoint = nil }
+    case .park: require(false, "\(label(target.id)) is parked")
+    case .pause: recordRequest(for: target, .pause, "paused")
+    case .resume: recordRequest(for: target, .resume, "resumed")
+    case .restart:
+      recordRequest(for: target, move.forgetsMemory ? .startOver : .restart, "restarted")
+      if move.forgetsMemory { entries[target.id]?.checkpoint = nil }
       entries[target.id]?.hasEnded = false
       entries[target.id]?.failureCount = 0
-    case .reschedule(let target, _, _): recordRequest(for: target, .reschedule, "rescheduled")
-    case .update(let id, _): recordRequest(for: .unclaimed(id), .update, "updated")
-    case .park(let lease, _): require(false, "\(label(lease.id)) is parked")
-    case .extend(let lease, _): require(false, "the claim of \(label(lease.id)) is extended")
-    case .remember(let lease, let name, _): checkMemory(of: lease, name)
-    case .suspend(let lease, let date, _, _): recordSuspension(of: lease, until: date)
-    case .complete(let id, let name, let value): recordCompletion(of: id, name, value)
-    case .unpark, .prune, .rebase, .setValue: break
+    case .reschedule: recordRequest(for: target, .reschedule, "rescheduled")
     }
   }
 
@@ -96,7 +112,8 @@ extension ModelLedger {
 
   /// Records that a task failed and was superseded by its successor.
   mutating func recordSuperseding(_ change: TaskChange, by id: TaskID) {
-    guard case .retry(let lease, _, _, _, _) = change, let entry = entries[lease.id],
+    guard case .move(.claimed(let lease), let move) = change, move.kind == .retry,
+      let entry = entries[lease.id],
       entries[id]?.hasEnded == false
     else { return require(false, "\(label(id)) supersedes a task by \(change)") }
     expect("superseded", of: lease.id)

@@ -62,11 +62,11 @@ extension ModelLedger {
   mutating func recordConsequences(_ consequences: Consequences, of change: TaskChange) {
     for id in consequences.tasks {
       switch change {
-      case .abandon, .cancel:
+      case .end(_, let end) where end.state != .succeeded:
         require(entries[id]?.lease == nil, "a cascade cancels \(label(id)) during its attempt")
-        end(id, .cancelled, event: "cancelledAlong")
+        self.end(id, .cancelled, event: "cancelledAlong")
         entries[id]?.wasChangedAlong = true
-      case .restart:
+      case .move(_, let move) where move.kind == .restart:
         require(entries[id]?.hasEnded == true, "a cascade restarts \(label(id)) before its end")
         expect("restarted", of: id)
         entries[id]?.hasEnded = false

@@ -6,7 +6,9 @@ extension Mutant {
   static let endsAlong = [
     Mutant("a success is recorded", breaks: "dependencies.noted") {
       $0.afterEachChange { change, _, table in
-        guard case .succeed(let lease, _, _) = change else { return }
+        guard case .end(.claimed(let lease), let end) = change, end.state == .succeeded else {
+          return
+        }
         table.editDependencies { id, dependencies in
           guard dependencies.rule == .allEnded, dependencies.tasks.contains(lease.id) else {
             return
@@ -17,7 +19,9 @@ extension Mutant {
     },
     Mutant("an abandoned dependency is recorded as cancelled", breaks: "dependencies.noted") {
       $0.afterEachChange { change, _, table in
-        guard case .abandon(let lease, _, _) = change else { return }
+        guard case .end(.claimed(let lease), let end) = change, end.state == .abandoned else {
+          return
+        }
         table.editDependencies { id, dependencies in
           guard dependencies.rule == .allEnded, dependencies.tasks.contains(lease.id) else {
             return
@@ -28,7 +32,8 @@ extension Mutant {
     },
     Mutant("an outcome reports progress for a removed follower", breaks: "dependencies.progress") {
       $0.replaceConsequences { change, consequences, before in
-        guard case .succeed(let lease, _, _) = change, consequences.batch == nil,
+        guard case .end(.claimed(let lease), let end) = change, end.state == .succeeded,
+          consequences.batch == nil,
           before.record(of: lease.id)?.dependencies.follower != nil
         else { return consequences }
         return Consequences(tasks: consequences.tasks, batch: BatchProgress())
@@ -36,7 +41,7 @@ extension Mutant {
     },
     Mutant("a cascaded cancellation has a different date", breaks: "dependencies.cancelled") {
       $0.editOtherTasks { change, _, entry, _ in
-        guard case .abandon = change, entry.record.state == .cancelled else { return }
+        guard change.end?.state == .abandoned, entry.record.state == .cancelled else { return }
         entry.record.finishedDate = .distantPast
       }
     },
@@ -54,13 +59,15 @@ extension Mutant {
     },
     Mutant("cascaded cancellations are always retained", breaks: "dependencies.not-retained") {
       $0.afterEachChange { change, before, table in
-        guard case .cancel(let target, _, false) = change else { return }
+        guard case .end(let target, let end) = change, end.state == .cancelled, !end.retains else {
+          return
+        }
         table.restoreCascadedRemovals(from: before, except: target.id)
       }
     },
     Mutant("a reused ID counts again for its first batch", breaks: "dependencies.member-gone") {
       $0.afterEachChange { change, before, table in
-        guard case .cancel(let target, _, _) = change,
+        guard case .end(let target, let end) = change, end.state == .cancelled,
           before.record(of: target.id)?.dependencies.follower == nil
         else { return }
         table.editDependencies { _, dependencies in
@@ -70,7 +77,7 @@ extension Mutant {
     },
     Mutant("a cancellation cascades to a running task", breaks: "dependencies.running") {
       $0.editOtherTasks { change, before, entry, id in
-        guard case .cancel = change, before.record.state == .running,
+        guard change.end?.state == .cancelled, before.record.state == .running,
           entry.record.dependencies.failed[id] != nil
         else { return }
         entry.record.state = .cancelled
@@ -79,7 +86,7 @@ extension Mutant {
     },
     Mutant("a task that has ended records no failed dependency", breaks: "dependencies.running") {
       $0.editOtherTasks { change, before, entry, id in
-        guard case .cancel = change, before.record.state == .succeeded else { return }
+        guard change.end?.state == .cancelled, before.record.state == .succeeded else { return }
         entry.record.dependencies.failed[id] = nil
       }
     },
@@ -88,7 +95,7 @@ extension Mutant {
   static let restartsAlong = [
     Mutant("tasks of a cascaded restart come in reverse order", breaks: "dependencies.restarted") {
       $0.afterEachChange { change, before, table in
-        guard case .restart(let target, _, _) = change else { return }
+        guard case .move(let target, let move) = change, move.kind == .restart else { return }
         let along = table.entries.indices.filter { index in
           let record = table.entries[index].record
           return record.id != target.id && record.state == .waiting
@@ -101,13 +108,13 @@ extension Mutant {
     },
     Mutant("a cascaded restart keeps the old date", breaks: "dependencies.restarted") {
       $0.editOtherTasks { change, before, entry, _ in
-        guard case .restart = change else { return }
+        guard change.move?.kind == .restart else { return }
         entry.record.availableDate = before.record.availableDate
       }
     },
     Mutant("a restarted member still counts as failed", breaks: "dependencies.restarted") {
       $0.editOtherTasks { change, before, entry, _ in
-        guard case .restart = change, entry.record.state == .waiting,
+        guard change.move?.kind == .restart, entry.record.state == .waiting,
           let failed = before.record.dependencies.batch?.failed
         else { return }
         entry.record.dependencies.batch?.failed = failed
@@ -145,7 +152,7 @@ extension Mutant {
     },
     Mutant("of two tasks with one key, the later restarts", breaks: "dependencies.key-taken") {
       $0.afterEachChange { change, before, table in
-        guard case .restart(let target, _, _) = change else { return }
+        guard case .move(let target, let move) = change, move.kind == .restart else { return }
         let along = table.entries.indices.filter { index in
           let record = table.entries[index].record
           let old = before.record(of: record.id)
@@ -177,7 +184,7 @@ extension Mutant {
     },
     Mutant("a cascaded cancellation is pruned without its cause", breaks: "dependencies.pruned") {
       $0.afterEachChange { change, _, table in
-        guard case .prune(let state, let date?, _, _, _) = change else { return }
+        guard case .broad(.prune(let state, let date?, _, _, _)) = change else { return }
         table.entries.removeAll { entry in
           entry.record.state == state && entry.record.dependencies.cause != nil
             && entry.record.finishedDate.map { $0 < date } ?? false
@@ -186,14 +193,14 @@ extension Mutant {
     },
     Mutant("a cascaded cancellation outlives its cause's pruning", breaks: "dependencies.pruned") {
       $0.afterEachChange { change, before, table in
-        guard case .prune = change else { return }
+        guard case .broad(.prune) = change else { return }
         let along = before.entries.filter { $0.record.dependencies.cause != nil }
         table.entries += along.filter { table.record(of: $0.record.id) == nil }
       }
     },
     Mutant("a task that others depend on is superseded", breaks: "dependencies.superseded") {
       $0.apply = { batch, table in
-        guard case .retry(let lease, _, _, _, _) = batch.first,
+        guard case .move(.claimed(let lease), let move) = batch.first, move.kind == .retry,
           let record = table.record(of: lease.id),
           record.keyRole == .holder
         else { return table.apply(batch) }
@@ -230,7 +237,7 @@ extension PlainStore.Behaviour {
       ) -> Void
   ) {
     afterEachChange { change, before, table in
-      guard let id = change.taskID else { return }
+      guard let id = change.affectedTask else { return }
       let old = Dictionary(uniqueKeysWithValues: before.entries.map { ($0.record.id, $0) })
       for index in table.entries.indices where table.entries[index].record.id != id {
         guard let before = old[table.entries[index].record.id] else { continue }
@@ -248,7 +255,7 @@ extension PlainStore.Behaviour {
       ) -> Void
   ) {
     editOtherTasks { change, before, entry, id in
-      guard case .restart = change, before.record.dependencies.cause != nil,
+      guard change.move?.kind == .restart, before.record.dependencies.cause != nil,
         entry.record.state == .cancelled,
         entry.record.dependencies.cause != before.record.dependencies.cause
       else { return }

@@ -47,7 +47,7 @@ extension Mutant {
     },
     Mutant("a repeated insertion replaces the task", breaks: "batch.sent-again") {
       $0.replaceBatchOutcomes { batch, isTaken, table in
-        let ids = Set(zip(batch, isTaken).filter(\.1).compactMap(\.0.taskID))
+        let ids = Set(zip(batch, isTaken).filter(\.1).compactMap(\.0.affectedTask))
         table.entries.removeAll { ids.contains($0.record.id) }
         return table.apply(batch)
       }
@@ -104,12 +104,14 @@ extension Mutant {
     },
     Mutant("a retry without a failure does not postpone", breaks: "find.put-off") {
       $0.editChangedTask { change, entry, _ in
-        if case .retry(_, _, _, nil, _) = change { entry.record.isPostponed = false }
+        if case .move(_, let move) = change, move.kind == .retry, move.failure == nil {
+          entry.record.isPostponed = false
+        }
       }
     },
     Mutant("a rescheduled task is still postponed", breaks: "find.put-off") {
       $0.editChangedTask { change, entry, before in
-        if case .reschedule = change {
+        if change.move?.kind == .reschedule {
           entry.record.isPostponed = before?.record.isPostponed ?? false
         }
       }
@@ -194,7 +196,7 @@ extension Mutant {
     Mutant("unparking compares names by canonical equivalence", breaks: "record.texts") {
       $0.apply = { batch, table in
         let outcomes = table.apply(batch)
-        for case .unpark(let name, _) in batch {
+        for case .broad(.unpark(let name, _)) in batch {
           let names = Set(table.records.map(\.name).filter { $0 == name }.map { Array($0.utf8) })
           for name in names { table.unpark(String(decoding: name, as: UTF8.self)) }
         }

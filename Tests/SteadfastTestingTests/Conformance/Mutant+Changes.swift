@@ -6,18 +6,26 @@ extension Mutant {
   static let ends = [
     Mutant("a task that succeeded is always removed", breaks: "end.succeed") {
       $0.rewrite = { change in
-        guard case .succeed(let lease, let date, _) = change else { return change }
-        return .succeed(lease, at: date, retains: false)
+        guard case .end(.claimed(let lease), let end) = change, end.state == .succeeded else {
+          return change
+        }
+        return .succeed(lease, at: end.date, retains: false)
       }
     },
     Mutant("a failure has the date of the retry", breaks: "end.retry") {
       $0.editChangedTask { change, entry, _ in
-        if case .retry(_, let date, _, .some, _) = change { entry.record.failedDate = date }
+        if case .move(_, let move) = change, move.kind == .retry, let date = move.availableDate,
+          move.failure != nil
+        {
+          entry.record.failedDate = date
+        }
       }
     },
     Mutant("a retry without a failure forgets the error", breaks: "end.retry-without-failure") {
       $0.editChangedTask { change, entry, _ in
-        if case .retry(_, _, _, nil, _) = change { entry.record.lastError = nil }
+        if case .move(_, let move) = change, move.kind == .retry, move.failure == nil {
+          entry.record.lastError = nil
+        }
       }
     },
     Mutant("only the last failure is stored", breaks: "end.failures") {
@@ -40,34 +48,36 @@ extension Mutant {
     },
     Mutant("a restart keeps the earlier failures", breaks: "end.failures") {
       $0.editChangedTask { change, entry, before in
-        guard case .restart = change else { return }
+        guard change.move?.kind == .restart else { return }
         entry.record.earlierFailures = before?.record.earlierFailures ?? []
       }
     },
     Mutant("the error of an abandoned task is lost", breaks: "end.abandon") {
       $0.editChangedTask { change, entry, before in
-        if case .abandon = change { entry.record.lastError = before?.record.lastError }
+        if change.end?.state == .abandoned { entry.record.lastError = before?.record.lastError }
       }
     },
     Mutant("a release counts as an interruption", breaks: "end.release") {
       $0.editChangedTask { change, entry, _ in
-        if case .release = change { entry.record.interruptionCount += 1 }
+        if change.move?.kind == .release { entry.record.interruptionCount += 1 }
       }
     },
     Mutant("a parked task waits again", breaks: "end.park") {
       $0.editChangedTask { change, entry, _ in
-        if case .park = change { entry.record.state = .waiting }
+        if change.move?.kind == .park { entry.record.state = .waiting }
       }
     },
     Mutant("unparking one name unparks others too", breaks: "end.unpark") {
       $0.afterEachChange { change, _, table in
-        guard case .unpark = change else { return }
+        guard case .broad(.unpark) = change else { return }
         for name in ["A", "B", "C"] { table.unpark(name) }
       }
     },
     Mutant("cancelling a claimed task releases it", breaks: "end.claimed-control") {
       $0.rewrite = { change in
-        guard case .cancel(.claimed(let lease), _, _) = change else { return change }
+        guard case .end(.claimed(let lease), let end) = change, end.state == .cancelled else {
+          return change
+        }
         return .release(lease)
       }
     },
@@ -86,7 +96,9 @@ extension Mutant {
         ) { $1 }
         return table.apply(
           batch.map { change in
-            guard case .pause(.unclaimed(let id)) = change, let lease = held[id] else {
+            guard case .move(.unclaimed(let id), let move) = change, move.kind == .pause,
+              let lease = held[id]
+            else {
               return change
             }
             return .pause(.claimed(lease))
@@ -99,27 +111,29 @@ extension Mutant {
   static let control = [
     Mutant("the date of a cancellation is lost", breaks: "control.cancel") {
       $0.editChangedTask { change, entry, _ in
-        if case .cancel = change { entry.record.finishedDate = nil }
+        if change.end?.state == .cancelled { entry.record.finishedDate = nil }
       }
     },
     Mutant("a pause resets the retries", breaks: "control.pause") {
       $0.editChangedTask { change, entry, _ in
-        if case .pause = change { entry.record.retryCount = 0 }
+        if change.move?.kind == .pause { entry.record.retryCount = 0 }
       }
     },
     Mutant("resuming resets the retries", breaks: "control.resume") {
       $0.editChangedTask { change, entry, _ in
-        if case .resume = change { entry.record.retryCount = 0 }
+        if change.move?.kind == .resume { entry.record.retryCount = 0 }
       }
     },
     Mutant("a restart keeps the last error", breaks: "control.restart") {
       $0.editChangedTask { change, entry, before in
-        if case .restart = change { entry.record.lastError = before?.record.lastError }
+        if change.move?.kind == .restart { entry.record.lastError = before?.record.lastError }
       }
     },
     Mutant("a restart keeps an expiry date that has passed", breaks: "control.expiry") {
       $0.editChangedTask { change, entry, before in
-        guard case .restart = change, let before, before.record.expiryDate != nil else { return }
+        guard change.move?.kind == .restart, let before, before.record.expiryDate != nil else {
+          return
+        }
         let present = entry.record
         entry.record = before.record
         entry.record.availableDate = present.availableDate
@@ -128,7 +142,7 @@ extension Mutant {
     },
     Mutant("rescheduling resets the retries", breaks: "control.reschedule") {
       $0.editChangedTask { change, entry, _ in
-        if case .reschedule = change { entry.record.retryCount = 0 }
+        if change.move?.kind == .reschedule { entry.record.retryCount = 0 }
       }
     },
     Mutant("an update leaves the tags", breaks: "control.update") {
@@ -168,7 +182,7 @@ extension Mutant {
       $0.apply = { batch, table in
         let known = Set(table.records.map(\.id))
         return zip(batch, table.apply(batch)).map { change, outcome in
-          change.taskID.map { !known.contains($0) } ?? false ? .done : outcome
+          change.affectedTask.map { !known.contains($0) } ?? false ? .done : outcome
         }
       }
     },
@@ -177,7 +191,7 @@ extension Mutant {
   static let ended = [
     Mutant("pruning retains one task too many", breaks: "prune.count") {
       $0.rewrite = { change in
-        guard case .prune(let state, let date, let count, let now, _) = change else {
+        guard case .broad(.prune(let state, let date, let count, let now, _)) = change else {
           return change
         }
         return .prune(state, endedBefore: date, keepingLatest: count.map { $0 + 1 }, now: now)
@@ -185,7 +199,7 @@ extension Mutant {
     },
     Mutant("pruning removes a task that ended at the very date", breaks: "prune.date") {
       $0.rewrite = { change in
-        guard case .prune(let state, let date, let count, let now, _) = change else {
+        guard case .broad(.prune(let state, let date, let count, let now, _)) = change else {
           return change
         }
         return .prune(state, endedBefore: date.map { $0 + 0.125 }, keepingLatest: count, now: now)
@@ -194,7 +208,7 @@ extension Mutant {
     Mutant("a rebase changes no dates", breaks: "rebase.dates") {
       $0.apply = { batch, table in
         batch.map { change in
-          if case .rebase = change { return .done }
+          if case .broad(.rebase) = change { return .done }
           return table.apply([change])[0]
         }
       }
@@ -232,7 +246,7 @@ extension Mutant {
     },
     Mutant("a rebase reverses the order", breaks: "rebase.order") {
       $0.afterEachChange { change, _, table in
-        guard case .rebase = change else { return }
+        guard case .broad(.rebase) = change else { return }
         for index in table.entries.indices { table.entries[index].place *= -1 }
       }
     },
@@ -246,7 +260,7 @@ extension PlainStore.Behaviour {
     _ body: @escaping @Sendable (inout ReferenceTable.Entry, TaskRecord, Date) -> Void
   ) {
     afterEachChange { change, before, table in
-      guard case .rebase(let now) = change else { return }
+      guard case .broad(.rebase(let now)) = change else { return }
       for index in table.entries.indices {
         guard let old = before.record(of: table.entries[index].record.id) else { continue }
         body(&table.entries[index], old, now)

@@ -21,27 +21,27 @@ extension Mutant {
     },
     Mutant("a retried task keeps its position", breaks: "order.retry") {
       $0.editChangedTask { change, entry, before in
-        if case .retry = change, let before { entry.place = before.place }
+        if change.move?.kind == .retry, let before { entry.place = before.place }
       }
     },
     Mutant("a resumed task moves to the front", breaks: "order.resume") {
       $0.editChangedTask { change, entry, before in
-        if case .resume = change { entry.place = 0 }
+        if change.move?.kind == .resume { entry.place = 0 }
       }
     },
     Mutant("a restarted task keeps its position", breaks: "order.restart") {
       $0.editChangedTask { change, entry, before in
-        if case .restart = change, let before { entry.place = before.place }
+        if change.move?.kind == .restart, let before { entry.place = before.place }
       }
     },
     Mutant("a rescheduled task keeps its position", breaks: "order.reschedule") {
       $0.editChangedTask { change, entry, before in
-        if case .reschedule = change, let before { entry.place = before.place }
+        if change.move?.kind == .reschedule, let before { entry.place = before.place }
       }
     },
     Mutant("a released task moves to the end", breaks: "order.release") {
       $0.editChangedTask { change, entry, _ in
-        if case .release = change { entry.place += 1_000_000 }
+        if change.move?.kind == .release { entry.place += 1_000_000 }
       }
     },
   ]

@@ -45,11 +45,13 @@ extension Mutant {
     },
     Mutant("a successor that expires early supersedes", breaks: "unique.expired-successor") {
       $0.apply = { batch, table in
-        guard case .retry(let lease, let date, let count, let failure, _) = batch.first else {
+        guard case .move(.claimed(let lease), let move) = batch.first, move.kind == .retry,
+          let date = move.availableDate, let count = move.retryCount
+        else {
           return table.apply(batch)
         }
         let outcomes = table.apply([
-          .retry(lease, availableDate: .distantPast, retryCount: count, failure: failure)
+          .retry(lease, availableDate: .distantPast, retryCount: count, failure: move.failure)
         ])
         for index in table.entries.indices
         where table.entries[index].record.availableDate == .distantPast {
@@ -70,11 +72,11 @@ extension Mutant {
     },
     Mutant("a task without its role is restarted without it", breaks: "unique.displaced") {
       $0.apply = { batch, table in
-        guard case .restart(.unclaimed(let id), let date, _) = batch.first,
+        guard case .move(.unclaimed(let id), let move) = batch.first, move.kind == .restart,
           let index = table.entries.firstIndex(where: { $0.record.id == id }),
           table.entries[index].record.keyRole == nil
         else { return table.apply(batch) }
-        table.entries[index].record.restart(availableDate: date)
+        table.entries[index].record.apply(move)
         return [.done]
       }
     },

@@ -37,7 +37,9 @@ extension Mutant {
       $0.apply = { batch, table in
         let before = table
         let outcomes = table.apply(batch)
-        guard case .abandon(let lease, _, _) = batch.first else { return outcomes }
+        guard case .end(.claimed(let lease), let end) = batch.first, end.state == .abandoned else {
+          return outcomes
+        }
         let key = before.record(of: lease.id)?.uniqueKey
         for index in table.entries.indices where table.entries[index].record.uniqueKey == key {
           let id = table.entries[index].record.id
@@ -49,7 +51,8 @@ extension Mutant {
     },
     Mutant("a successor is promoted before a released task", breaks: "unique.released") {
       $0.afterEachChange { change, _, table in
-        guard case .release(let lease) = change, let key = table.record(of: lease.id)?.uniqueKey
+        guard case .move(.claimed(let lease), let move) = change, move.kind == .release,
+          let key = table.record(of: lease.id)?.uniqueKey
         else { return }
         for index in table.entries.indices where table.entries[index].record.uniqueKey == key {
           let isSuccessor = table.entries[index].record.keyRole == .successor
@@ -70,7 +73,9 @@ extension Mutant {
     },
     Mutant("a snoozed task is not superseded", breaks: "unique.superseded") {
       $0.apply = { batch, table in
-        guard case .retry(_, _, _, nil, _) = batch.first else { return table.apply(batch) }
+        guard case .move(_, let move) = batch.first, move.kind == .retry, move.failure == nil else {
+          return table.apply(batch)
+        }
         let successors = table.removeRoles { $0.keyRole == .successor }
         defer { table.restoreRoles(successors) }
         return table.apply(batch)
@@ -87,13 +92,15 @@ extension Mutant {
     },
     Mutant("a task within its uniqueness window is pruned", breaks: "unique.window") {
       $0.rewrite = { change in
-        guard case .prune(let state, let date, let count, _, _) = change else { return change }
+        guard case .broad(.prune(let state, let date, let count, _, _)) = change else {
+          return change
+        }
         return .prune(state, endedBefore: date, keepingLatest: count, now: .distantFuture)
       }
     },
     Mutant("a restarted task seizes a taken key", breaks: "unique.restart") {
       $0.apply = { batch, table in
-        guard case .restart(.unclaimed(let id), _, _) = batch.first,
+        guard case .move(.unclaimed(let id), let move) = batch.first, move.kind == .restart,
           let key = table.record(of: id)?.uniqueKey
         else { return table.apply(batch) }
         _ = table.removeRoles { $0.uniqueKey == key }

@@ -116,7 +116,7 @@ extension Mutant {
     Mutant("a rebase leaves leases of a fast clock", breaks: "sharing.clock-back", isShared: true) {
       $0.hasOneClock = true
       $0.rewrite = { change in
-        if case .rebase = change { return .unpark(name: "") }
+        if case .broad(.rebase) = change { return .unpark(name: "") }
         return change
       }
     },
@@ -161,7 +161,9 @@ extension Mutant {
     // Only the random cases cover this.
     Mutant("pausing an urgent claimed task resets its retries", breaks: "model.random") {
       $0.editChangedTask { change, entry, _ in
-        guard case .pause(.claimed) = change, entry.record.priority > .normal else { return }
+        guard case .move(.claimed, let move) = change, move.kind == .pause,
+          entry.record.priority > .normal
+        else { return }
         entry.record.retryCount = 0
       }
     }

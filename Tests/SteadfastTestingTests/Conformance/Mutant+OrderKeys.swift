@@ -23,22 +23,24 @@ extension Mutant {
     },
     Mutant("a retried task moves behind the next one", breaks: "order-key.held-up") {
       $0.editChangedTask { change, entry, _ in
-        if case .retry = change { entry.number = entry.place }
+        if change.move?.kind == .retry { entry.number = entry.place }
       }
     },
     Mutant("a paused task moves behind the next one", breaks: "order-key.held-up") {
       $0.editChangedTask { change, entry, _ in
-        if case .pause = change { entry.number = entry.place }
+        if change.move?.kind == .pause { entry.number = entry.place }
       }
     },
     Mutant("an abandoned task always blocks the next one", breaks: "order-key.ended") {
       $0.editChangedTask { change, entry, _ in
-        if case .abandon = change { entry.record = entry.record.copy(blocksOrderOnFailure: true) }
+        if change.end?.state == .abandoned {
+          entry.record = entry.record.copy(blocksOrderOnFailure: true)
+        }
       }
     },
     Mutant("a restarted task moves to the end", breaks: "order-key.restart") {
       $0.editChangedTask { change, entry, _ in
-        if case .restart = change { entry.number = entry.place }
+        if change.move?.kind == .restart { entry.number = entry.place }
       }
     },
     Mutant("no task blocks its order key", breaks: "order-key.holds") {
@@ -46,7 +48,7 @@ extension Mutant {
     },
     Mutant("a task that blocks its order key is pruned", breaks: "order-key.holds") {
       $0.afterEachChange { change, _, table in
-        guard case .prune(let state, _, _, _, _) = change else { return }
+        guard case .broad(.prune(let state, _, _, _, _)) = change else { return }
         table.entries.removeAll { $0.record.state == state && $0.record.blocksOrder }
       }
     },

@@ -46,13 +46,13 @@ extension Mutant {
     },
     Mutant("unparking affects all queues", breaks: "queue.changes") {
       $0.afterEachChange { change, _, table in
-        guard case .unpark(let name, let queue) = change, !queue.isEmpty else { return }
+        guard case .broad(.unpark(let name, let queue)) = change, !queue.isEmpty else { return }
         table.unpark(name)
       }
     },
     Mutant("pruning affects all queues", breaks: "queue.changes") {
       $0.afterEachChange { change, _, table in
-        guard case .prune(let state, let date, let count, let now, let queue) = change,
+        guard case .broad(.prune(let state, let date, let count, let now, let queue)) = change,
           !queue.isEmpty
         else { return }
         for other in Set(table.entries.map(\.record.queue)) {

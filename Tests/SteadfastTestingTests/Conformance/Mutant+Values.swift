@@ -86,10 +86,14 @@ extension Mutant {
       }
     },
     Mutant("a pruning removes values", breaks: "values.apart") {
-      $0.afterEachChange { change, _, table in if case .prune = change { table.values = [:] } }
+      $0.afterEachChange { change, _, table in
+        if case .broad(.prune) = change { table.values = [:] }
+      }
     },
     Mutant("a rebase removes values", breaks: "values.apart") {
-      $0.afterEachChange { change, _, table in if case .rebase = change { table.values = [:] } }
+      $0.afterEachChange { change, _, table in
+        if case .broad(.rebase) = change { table.values = [:] }
+      }
     },
     Mutant("setting a value inserts a task", breaks: "values.apart") {
       $0.afterEachChange { change, _, table in

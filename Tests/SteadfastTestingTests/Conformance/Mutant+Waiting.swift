@@ -6,7 +6,7 @@ extension Mutant {
   static let waiting = [
     Mutant("a parked task does not block its dependents", breaks: "dependencies.waits") {
       $0.afterEachChange { change, _, table in
-        guard case .park(let lease, _) = change else { return }
+        guard case .move(.claimed(let lease), let move) = change, move.kind == .park else { return }
         table.editDependencies { $1.tasks.remove(lease.id) }
       }
     },
@@ -81,8 +81,8 @@ extension Mutant {
         let outcomes = table.apply(batch)
         for case (.insert(let record, _), .done) in zip(batch, outcomes) {
           guard let follower = record.dependencies.follower, before.record(of: follower) == nil,
-            let first = batch.firstIndex(where: { $0.taskID == record.id }),
-            batch.dropFirst(first).contains(where: { $0.taskID == follower })
+            let first = batch.firstIndex(where: { $0.affectedTask == record.id }),
+            batch.dropFirst(first).contains(where: { $0.affectedTask == follower })
           else { continue }
           table.editDependencies { if $0 == follower { $1.batch?.total -= 1 } }
         }

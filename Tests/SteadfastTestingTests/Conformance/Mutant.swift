@@ -57,7 +57,7 @@ extension PlainStore.Behaviour {
       Void
   ) {
     afterEachChange { change, before, table in
-      guard let id = change.taskID,
+      guard let id = change.affectedTask,
         let index = table.entries.firstIndex(where: { $0.record.id == id })
       else { return }
       body(change, &table.entries[index], before.entries.first { $0.record.id == id })
@@ -81,41 +81,20 @@ extension PlainStore.Behaviour {
 }
 
 extension TaskChange {
-  /// The task that a change affects; `nil` if it affects several or none.
-  var taskID: TaskID? {
-    switch self {
-    case .insert(let record, _): record.id
-    case .succeed(let lease, _, _), .retry(let lease, _, _, _, _), .abandon(let lease, _, _),
-      .release(let lease), .park(let lease, _), .extend(let lease, _), .remember(let lease, _, _),
-      .suspend(let lease, _, _, _):
-      lease.id
-    case .cancel(let target, _, _), .pause(let target), .restart(let target, _, _),
-      .reschedule(let target, _, _):
-      target.id
-    case .resume(let id), .remove(let id), .update(let id, _), .complete(let id, _, _): id
-    case .unpark, .prune, .rebase, .setValue: nil
-    @unknown default: nil
-    }
-  }
+  /// The task that a change adds or affects; `nil` if it affects several or none.
+  var affectedTask: TaskID? { if case .insert(let record, _) = self { record.id } else { taskID } }
 
-  /// Returns a copy with another lease; a change without a lease stays the same.
+  /// Returns a copy with another lease; a change that needs no lease stays the same.
   func replacingLease(_ lease: (Lease) -> Lease) -> TaskChange {
     switch self {
-    case .succeed(let old, let date, let retains): .succeed(lease(old), at: date, retains: retains)
-    case .retry(let old, let date, let count, let failure, let origin):
-      .retry(
-        lease(old),
-        availableDate: date,
-        retryCount: count,
-        failure: failure,
-        countedFrom: origin
-      )
-    case .abandon(let old, let failure, let retains):
-      .abandon(lease(old), failure: failure, retains: retains)
-    case .release(let old): .release(lease(old))
-    case .park(let old, let failure): .park(lease(old), failure: failure)
-    case .remember(let old, let name, let value): .remember(lease(old), named: name, value: value)
-    case .suspend(let old, let date, let names, let origin):
+    case .move(.claimed(let old), let move)
+    where [.retry, .release, .park].contains(move.kind):
+      .move(.claimed(lease(old)), move)
+    case .end(.claimed(let old), let end) where end.state != .cancelled:
+      .end(.claimed(lease(old)), end)
+    case .memory(.remember(let old, let name, let value)):
+      .remember(lease(old), named: name, value: value)
+    case .memory(.suspend(let old, let date, let names, let origin)):
       .suspend(lease(old), until: date, awaiting: names, countedFrom: origin)
     default: self
     }

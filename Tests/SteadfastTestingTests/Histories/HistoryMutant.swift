@@ -58,7 +58,7 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
     brokenStore("an end is acknowledged but not stored", breaks: .oneEnd) {
       let calls = Counter()
       $0.apply = { batch, table in
-        guard calls.add(1) % 7 == 0, batch.count == 1, case .succeed = batch[0] else {
+        guard calls.add(1) % 7 == 0, batch.count == 1, batch[0].end?.state == .succeeded else {
           return table.apply(batch)
         }
         var copy = table
@@ -109,7 +109,10 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
         }
         return table.apply(
           batch.map { change in
-            guard case .retry(let lease, let date, let count, let failure, _) = change else {
+            guard case .move(.claimed(let lease), let move) = change, move.kind == .retry,
+              let date = move.availableDate, let count = move.retryCount,
+              case let failure = move.failure
+            else {
               return change
             }
             late.withLock { $0[lease.id] = count }
@@ -141,7 +144,7 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
     brokenStore("a follower is performed twice", breaks: .waitingTasksAreLast) {
       let repeated = Mutex<Set<TaskID>>([])
       $0.afterEachChange { change, before, table in
-        guard case .succeed(let lease, _, _) = change,
+        guard case .end(.claimed(let lease), let end) = change, end.state == .succeeded,
           let record = before.record(of: lease.id), record.dependencies.batch != nil,
           repeated.withLock({ $0.insert(lease.id).inserted }),
           let index = table.entries.firstIndex(where: { $0.record.id == lease.id })
@@ -171,7 +174,7 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
     },
     brokenStore("a retried task is never claimed", breaks: .everythingEnds) {
       $0.editChangedTask { change, entry, _ in
-        if case .retry = change { entry.record.availableDate = .distantFuture }
+        if change.move?.kind == .retry { entry.record.availableDate = .distantFuture }
       }
     },
   ]

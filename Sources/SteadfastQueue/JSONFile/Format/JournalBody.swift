@@ -154,68 +154,54 @@ struct JournalBody: Sendable {
     case .insert(let record, _):
       // Programs that don't know all of the task's properties refuse the kind `add`.
       try addRecord(record, kind: record.isPlain ? "insert" : "add")
-    case .succeed(let lease, let date, let retains):
-      fields.begin("succeed", id: lease.id)
-      fields.add("at", date)
-      fields.addIfTrue("keep", retains)
-    case .retry(let lease, let date, let retryCount, let failure, let origin):
-      fields.begin("retry", id: lease.id)
-      fields.add("available", date)
-      fields.add("retries", retryCount)
-      if let failure { addFailure(failure) } else { addOrigin(origin) }
-    case .abandon(let lease, let failure, let retains):
-      fields.begin("abandon", id: lease.id)
-      addFailure(failure)
-      fields.addIfTrue("keep", retains)
-    case .release(let lease): fields.begin("release", id: lease.id)
-    case .park(let lease, let failure):
-      fields.begin("park", id: lease.id)
-      addFailure(failure)
-    case .cancel(let target, let date, let retains):
-      fields.begin("cancel", id: target.id)
-      fields.add("at", date)
-      fields.addIfTrue("keep", retains)
-    case .pause(let target): fields.begin("pause", id: target.id)
-    case .resume(let id): fields.begin("resume", id: id)
-    case .restart(let target, let date, let forgets):
-      fields.begin("restart", id: target.id)
-      fields.add("available", date)
-      fields.addIfTrue("forgets", forgets)
-    case .reschedule(let target, let date, let origin):
-      fields.begin("reschedule", id: target.id)
-      fields.add("available", date)
-      addOrigin(origin)
+    case .move(let target, let move): addMove(move, of: target.id)
+    case .end(let target, let end):
+      fields.begin(end.word, id: target.id)
+      if let failure = end.failure { addFailure(failure) } else { fields.add("at", end.date) }
+      fields.addIfTrue("keep", end.retains)
     case .update(let id, let update): try addUpdate(update, of: id)
     case .remove(let id): fields.begin("remove", id: id)
     case .extend(let lease, _): fields.begin("extend", id: lease.id)
-    case .unpark(let name, let queue):
+    case .broad(.unpark(let name, let queue)):
       fields.begin("unpark")
       fields.add("name", name)
       if !queue.isEmpty { fields.add("queue", queue) }
-    case .prune(let state, let date, let count, let now, let queue):
+    case .broad(.prune(let state, let date, let count, let now, let queue)):
       fields.begin("prune")
       if !queue.isEmpty { fields.add("queue", queue) }
       fields.add("state", state.rawValue)
       if now != .distantPast { fields.add("at", now) }
       if let date { fields.add("before", date) }
       if let count { fields.add("latest", count) }
-    case .rebase(let date):
+    case .broad(.rebase(let date)):
       fields.begin("rebase")
       fields.add("at", date)
     case .setValue(let name, _, let value):
       fields.begin("value")
       addValue(value, named: name)
-    case .remember(let lease, let name, let value):
+    case .memory(.remember(let lease, let name, let value)):
       fields.begin("remember", id: lease.id)
       addValue(value, named: name)
-    case .suspend(let lease, let date, let names, let origin):
+    case .memory(.suspend(let lease, let date, let names, let origin)):
       fields.begin("suspend", id: lease.id)
       fields.add("until", date)
       if let origin { fields.add("from", origin) }
       if !names.isEmpty { fields.add("awaits", names) }
-    case .complete(let id, let name, let value):
+    case .memory(.complete(let id, let name, let value)):
       fields.begin("complete", id: id)
       addValue(value, named: name)
+    }
+  }
+
+  private mutating func addMove(_ move: TaskMove, of id: TaskID) {
+    fields.begin(move.word, id: id)
+    if let date = move.availableDate { fields.add("available", date) }
+    if let count = move.retryCount { fields.add("retries", count) }
+    fields.addIfTrue("forgets", move.forgetsMemory)
+    if let failure = move.failure {
+      addFailure(failure)
+    } else if move.availableDate != nil, !move.takesKey {
+      addOrigin(move.countedFrom)
     }
   }
 
@@ -352,6 +338,32 @@ struct JournalBody: Sendable {
   }
 }
 
+extension TaskMove {
+  /// The kind of the line in a file.
+  fileprivate var word: StaticString {
+    switch kind {
+    case .retry: "retry"
+    case .release: "release"
+    case .park: "park"
+    case .pause: "pause"
+    case .resume: "resume"
+    case .restart: "restart"
+    case .reschedule: "reschedule"
+    }
+  }
+}
+
+extension TaskEnd {
+  /// The kind of the line in a file.
+  fileprivate var word: StaticString {
+    switch outcome {
+    case .succeeded: "succeed"
+    case .abandoned: "abandon"
+    case .cancelled: "cancel"
+    }
+  }
+}
+
 extension TaskRecord {
   /// Whether earlier versions of this library can handle the task: it has no unique key, order key,
   /// conditions, dependencies or queue of a group, and is not suspended.
@@ -371,10 +383,8 @@ extension JournalBody {
     switch change {
     case .insert, .update: maxInsertionLength
     case .setValue: maxValueLength
-    case .remember, .complete, .suspend: maxMemoryLength
-    case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
-      .reschedule, .remove, .extend, .prune, .rebase:
-      maxOtherLength
+    case .memory: maxMemoryLength
+    case .move, .end, .remove, .extend, .broad: maxOtherLength
     }
   }
 

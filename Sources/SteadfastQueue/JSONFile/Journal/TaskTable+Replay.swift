@@ -29,10 +29,10 @@ extension TaskTable {
       return insertAsEarlierVersion(record, onDuplicate: policy, byteCount: byteCount)
     case .addition(let record, let addition): return add(record, as: addition, byteCount: byteCount)
     case .supersession(let change):
-      guard let slot = leasedSlot(of: change), let successor = successor(of: slot) else {
-        return false
-      }
-      supersede(slot, by: successor, after: change)
+      guard case .move(_, let move) = change, let slot = leasedSlot(of: change),
+        let successor = successor(of: slot)
+      else { return false }
+      supersede(slot, by: successor, after: move)
       return true
     case .change(let change): return applyAsWritten(change, excluding: [])
     case .restart(let change, let excluded): return applyAsWritten(change, excluding: excluded)
@@ -46,7 +46,7 @@ extension TaskTable {
     commit(staged)
     // A completion has a line even if it had no effect, because it came too late. So it is never a
     // contradiction.
-    if case .complete = change { return true }
+    if case .memory(.complete) = change { return true }
     return staged.isKept
   }
 
@@ -60,8 +60,9 @@ extension TaskTable {
     excluding excluded: [TaskID]
   ) -> StagedChange {
     switch change {
-    case .retry: stage(change, of: leasedSlot(of: change))
-    case .restart(let target, _, _):
+    case .move(_, let move) where move.yieldsToSuccessor:
+      stage(change, of: leasedSlot(of: change))
+    case .move(let target, let move) where move.takesKey:
       stageRestart(change, of: slot(of: target) { _ in true }, excluding: excluded)
     default: stage(change)
     }
@@ -250,56 +251,35 @@ extension TaskTable {
   /// Returns a change with the current lease of its task instead of the one in the line; `nil` if
   /// the change needs a lease, and the task is not leased.
   private func withCurrentLease(_ change: TaskChange) -> TaskChange? {
-    func current(_ lease: Lease) -> Lease? {
-      guard let slot = slot(of: lease.id), case .leased(let token) = entries[slot].place else {
+    func current(_ id: TaskID) -> Lease? {
+      guard let slot = slot(of: id), case .leased(let token) = entries[slot].place else {
         return nil
       }
-      return Lease(id: lease.id, token: token)
+      return Lease(id: id, token: token)
     }
-    func current(_ target: TaskTarget) -> TaskTarget {
-      current(Lease(id: target.id, token: 0)).map { .claimed($0) } ?? .unclaimed(target.id)
+    // The line of a change that a caller makes does not say whether the task was leased.
+    func current(_ target: TaskTarget) -> TaskTarget? {
+      if let lease = current(target.id) { return .claimed(lease) }
+      if case .unclaimed = target { return target }
+      return nil
     }
     switch change {
-    case .insert, .unpark, .resume, .update, .remove, .prune, .rebase, .complete, .setValue:
-      return change
-    case .remember(let lease, let name, let value):
-      return current(lease).map { .remember($0, named: name, value: value) }
-    case .suspend(let lease, let date, let names, let origin):
-      return current(lease).map {
+    case .move(let target, var move):
+      if let date = move.availableDate, move.failure == nil, !move.takesKey {
+        move.countedFrom = record(of: target.id)?
+          .origin(fromStored: move.countedFrom, ofAvailableDate: date)
+      }
+      return current(target).map { .move($0, move) }
+    case .end(let target, let end): return current(target).map { .end($0, end) }
+    case .extend(let lease, let duration):
+      return current(lease.id).map { .extend($0, for: duration) }
+    case .memory(.remember(let lease, let name, let value)):
+      return current(lease.id).map { .remember($0, named: name, value: value) }
+    case .memory(.suspend(let lease, let date, let names, let origin)):
+      return current(lease.id).map {
         .suspend($0, until: date, awaiting: names, countedFrom: origin)
       }
-    case .cancel(let target, let date, let retains):
-      return .cancel(current(target), at: date, retains: retains)
-    case .pause(let target):
-      return .pause(current(target))
-    case .restart(let target, let date, let forgets):
-      return .restart(current(target), availableDate: date, forgets: forgets)
-    case .reschedule(let target, let date, let origin):
-      return .reschedule(
-        current(target),
-        availableDate: date,
-        countedFrom: record(of: target.id)?.origin(fromStored: origin, ofAvailableDate: date)
-      )
-    case .extend(let lease, let duration):
-      return current(lease).map { .extend($0, for: duration) }
-    case .succeed(let lease, let date, let retains):
-      return current(lease).map { .succeed($0, at: date, retains: retains) }
-    case .retry(let lease, let date, let count, let failure, let origin):
-      return current(lease).map {
-        .retry(
-          $0,
-          availableDate: date,
-          retryCount: count,
-          failure: failure,
-          countedFrom: record(of: lease.id)?.origin(fromStored: origin, ofAvailableDate: date)
-        )
-      }
-    case .abandon(let lease, let failure, let retains):
-      return current(lease).map { .abandon($0, failure: failure, retains: retains) }
-    case .release(let lease):
-      return current(lease).map { .release($0) }
-    case .park(let lease, let failure):
-      return current(lease).map { .park($0, failure: failure) }
+    case .insert, .update, .remove, .memory(.complete), .broad, .setValue: return change
     }
   }
 }

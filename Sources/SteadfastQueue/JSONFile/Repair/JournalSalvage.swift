@@ -212,7 +212,9 @@ extension TaskTable {
     // The line that opened the value may be lost. Replaying a completion never fails, because it
     // may have come too late. So the lost line can't be detected, and the value is opened in any
     // case.
-    if case .change(.complete(let id, let name, _)) = entry { openValue(named: name, of: id) }
+    if case .change(.memory(.complete(let id, let name, _))) = entry {
+      openValue(named: name, of: id)
+    }
     if replay(entry) { return true }
     if applyPresuppositions(of: entry), replay(entry) { return true }
     switch entry {
@@ -264,18 +266,13 @@ extension TaskTable {
     switch change {
     case .insert(let record, _):
       return freeKey(for: record)
-    case .succeed(let lease, _, _), .retry(let lease, _, _, _, _), .abandon(let lease, _, _),
-      .release(let lease), .park(let lease, _), .extend(let lease, _), .remember(let lease, _, _),
-      .suspend(let lease, _, _, _):
-      return salvage(.begin(lease.id))
     case .remove(let id):
       return endTask(id)
-    case .restart(let target, _, _):
-      guard let slot = slot(of: target.id) else { return false }
+    case .move(.unclaimed(let id), let move) where move.takesKey:
+      guard let slot = slot(of: id) else { return false }
       return freeRole(.holder, for: entries[slot].record)
-    case .cancel, .pause, .resume, .reschedule, .update, .unpark, .prune, .rebase, .complete,
-      .setValue:
-      return false
+    case .move, .end, .update, .extend, .memory, .broad, .setValue:
+      return change.lease.map { salvage(.begin($0.id)) } ?? false
     }
   }
 

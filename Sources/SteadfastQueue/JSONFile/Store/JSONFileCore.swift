@@ -765,9 +765,7 @@ extension [TaskChange] {
       case .update(let id, let update):
         guard let payload = update.payload, !payload.isEncoded else { continue }
         self[index] = .update(id, update.replacing(payload: try payload.encoded()))
-      case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
-        .reschedule, .remove, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
-        continue
+      case .move, .end, .remove, .extend, .memory, .broad, .setValue: continue
       }
     }
   }

@@ -132,14 +132,12 @@ struct SealedStore: StoreWrapper {
         id,
         update.replacing(payload: try sealed(record.replacing(payload: payload)).payload)
       )
-    case .remember(let lease, let name, let value):
+    case .memory(.remember(let lease, let name, let value)):
       let sealed = try sealed(value, rememberedUnder: name, by: lease.id)
       return .remember(lease, named: name, value: sealed)
-    case .complete(let id, let name, let value):
+    case .memory(.complete(let id, let name, let value)):
       return .complete(id, named: name, value: try sealed(value, rememberedUnder: name, by: id))
-    case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
-      .reschedule, .remove, .extend, .prune, .rebase, .suspend:
-      return change
+    case .move, .end, .remove, .extend, .memory(.suspend), .broad: return change
     case .setValue(let name, let old, let new):
       guard Self.sealsValue(named: name) else { return change }
       return try await sealedChange(ofValueNamed: name, from: old, to: new)

@@ -336,9 +336,7 @@ extension TaskChange {
   /// The ID of the changed task; `nil` if the change is for a task that a queue has claimed.
   fileprivate var unclaimedID: TaskID? {
     switch self {
-    case .cancel(.unclaimed(let id), _, _), .pause(.unclaimed(let id)), .resume(let id),
-      .restart(.unclaimed(let id), _, _), .reschedule(.unclaimed(let id), _, _), .remove(let id):
-      id
+    case .move(.unclaimed(let id), _), .end(.unclaimed(let id), _), .remove(let id): id
     default: nil
     }
   }

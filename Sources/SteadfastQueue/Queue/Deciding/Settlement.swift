@@ -54,16 +54,7 @@ final class Settlement: Sendable {
   }
 
   /// How the task ended, if the change ends it.
-  var outcome: TaskOutcome? {
-    switch change {
-    case .succeed: .succeeded
-    case .abandon(_, let failure, _): .abandoned(reason: failure.reason)
-    case .cancel: .cancelled
-    case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update, .remove, .insert,
-      .unpark, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
-      nil
-    }
-  }
+  var outcome: TaskOutcome? { change.end?.outcome }
 
   /// Whether another change to the task may be reported at the same time.
   ///
@@ -72,45 +63,48 @@ final class Settlement: Sendable {
   /// ends.
   var mayRaceWithOtherReports: Bool {
     switch change {
-    case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update, .remember,
-      .suspend, .complete:
-      true
-    case .succeed, .abandon, .cancel: retainsEndedTask || usedMemory || record.memorySize > 0
-    case .remove, .insert, .unpark, .extend, .prune, .rebase, .setValue: false
+    case .move, .update, .memory: true
+    case .end(_, let end): end.retains || usedMemory || record.memorySize > 0
+    case .insert, .remove, .extend, .broad, .setValue: false
     }
   }
 
   /// Whether the change ends the task and leaves it in the store.
-  var retainsEndedTask: Bool {
-    switch change {
-    case .succeed(_, _, let retains), .abandon(_, _, let retains), .cancel(_, _, let retains):
-      retains
-    case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update, .remove, .insert,
-      .unpark, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
-      false
-    }
-  }
+  var retainsEndedTask: Bool { change.end?.retains ?? false }
 
   /// The event to post when the change is stored, if there is one.
   var event: TaskEvent? {
     switch change {
-    case .succeed: .succeeded(record, timing: timing ?? .zero)
-    case .abandon(_, let failure, _):
-      .abandoned(record, reason: failure.reason, timing: timing)
-    case .retry(_, let date, _, let failure?, _):
-      .failed(record, reason: failure.reason, retryDate: date, timing: timing ?? .zero)
-    case .retry(_, let date, _, nil, _): .snoozed(record, until: date)
+    case .move(_, let move): event(of: move)
+    case .end(_, let end):
+      switch end.outcome {
+      case .succeeded: .succeeded(record, timing: timing ?? .zero)
+      case .abandoned(let reason): .abandoned(record, reason: reason, timing: timing)
+      case .cancelled: .cancelled(record.id)
+      }
+    case .memory(.suspend(_, let date, _, _)):
+      .suspended(record, until: date < .distantFuture ? date : nil)
+    case .memory(.complete(let id, _, _)): .completionArrived(id)
+    case .update(let id, _): .updated(id)
+    case .insert, .remove, .extend, .memory(.remember), .broad, .setValue: nil
+    }
+  }
+
+  private func event(of move: TaskMove) -> TaskEvent? {
+    let date = move.availableDate ?? record.availableDate
+    return switch move.kind {
+    case .retry:
+      if let failure = move.failure {
+        .failed(record, reason: failure.reason, retryDate: date, timing: timing ?? .zero)
+      } else {
+        .snoozed(record, until: date)
+      }
     case .release: wasBegun ? .released(record) : nil
-    case .park(_, let failure): .unhandled(record, reason: failure.reason)
-    case .cancel: .cancelled(record.id)
+    case .park: .unhandled(record, reason: move.failure?.reason ?? "")
     case .pause: .paused(record.id)
     case .resume: .resumed(record.id)
     case .restart: .retried(record.id)
-    case .suspend(_, let date, _, _): .suspended(record, until: date < .distantFuture ? date : nil)
-    case .complete(let id, _, _): .completionArrived(id)
-    case .reschedule(_, let date, _): wasBegun ? .rescheduled(record.id, to: date) : nil
-    case .update(let id, _): .updated(id)
-    case .remove, .insert, .unpark, .extend, .prune, .rebase, .remember, .setValue: nil
+    case .reschedule: wasBegun ? .rescheduled(record.id, to: date) : nil
     }
   }
 }

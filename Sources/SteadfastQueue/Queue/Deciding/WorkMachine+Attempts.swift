@@ -249,7 +249,7 @@ extension WorkMachine {
 }
 
 extension Settlement {
-  fileprivate var isPause: Bool { if case .pause = change { true } else { false } }
+  fileprivate var isPause: Bool { change.move?.kind == .pause }
 }
 
 /// Ends leases, by storing settlements and by releasing claimed tasks that have not started.

@@ -16,7 +16,7 @@ struct GroupStore: StoreWrapper {
     let outcomes = try await base.apply(batch.map(assignedToQueue), durability: durability)
     for (change, outcome) in zip(batch, outcomes) {
       // The task that waits for the completion may belong to another queue.
-      if case .complete = change, outcome == .done { members.lookForWork(except: queue) }
+      if case .memory(.complete) = change, outcome == .done { members.lookForWork(except: queue) }
       guard let consequences = outcome.consequences else { continue }
       await members.notifyOthers(of: consequences, causedBy: change, from: queue)
     }
@@ -78,14 +78,12 @@ struct GroupStore: StoreWrapper {
     switch change {
     case .insert(let record, let policy):
       .insert(assignedToQueue(record), onDuplicate: policy)
-    case .unpark(let name, _): .unpark(name: name, queue: queue)
-    case .prune(let state, let date, let count, let now, _):
+    case .broad(.unpark(let name, _)): .unpark(name: name, queue: queue)
+    case .broad(.prune(let state, let date, let count, let now, _)):
       .prune(state, endedBefore: date, keepingLatest: count, now: now, queue: queue)
     case .setValue(let name, let old, let new):
       .setValue(named: valueName(name), from: old, to: new)
-    case .succeed, .retry, .abandon, .release, .park, .cancel, .pause, .resume, .restart,
-      .reschedule, .update, .remove, .extend, .rebase, .remember, .suspend, .complete:
-      change
+    case .move, .end, .update, .remove, .extend, .memory, .broad(.rebase): change
     }
   }
 

@@ -92,12 +92,10 @@ final class Observers: Sendable {
     }
     if events.isObserved, let event = settlement.event { events.post(event) }
     switch settlement.change {
-    case .retry(_, _, _, let failure, _): if failure != nil { outcomes.reportProgress(0, of: id) }
-    case .restart: outcomes.reopen(id)
-    case .succeed, .abandon, .cancel, .release, .park, .pause, .resume, .reschedule, .update,
-      .remove, .insert, .unpark, .extend, .prune, .rebase, .remember, .suspend, .complete,
-      .setValue:
-      break
+    case .move(_, let move) where move.kind == .retry:
+      if move.failure != nil { outcomes.reportProgress(0, of: id) }
+    case .move(_, let move) where move.kind == .restart: outcomes.reopen(id)
+    default: break
     }
   }
 

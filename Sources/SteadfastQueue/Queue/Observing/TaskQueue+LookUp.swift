@@ -205,15 +205,11 @@ public struct QueueStatistics: Sendable, Hashable {
 
     mutating func count(_ change: TaskChange) {
       switch change {
-      case .succeed: statistics.succeeded += 1
-      case .retry(_, _, _, let failure?, _):
-        _ = failure
-        statistics.failed += 1
-      case .retry(_, _, _, nil, _): statistics.snoozed += 1
-      case .abandon: statistics.abandoned += 1
-      case .insert, .release, .park, .unpark, .cancel, .pause, .resume, .restart, .reschedule,
-        .update, .remove, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
-        break
+      case .end(_, let end) where end.state == .succeeded: statistics.succeeded += 1
+      case .end(_, let end) where end.state == .abandoned: statistics.abandoned += 1
+      case .move(_, let move) where move.kind == .retry:
+        if move.failure != nil { statistics.failed += 1 } else { statistics.snoozed += 1 }
+      default: break
       }
     }
   }

@@ -117,7 +117,7 @@ extension QueueCore {
   ) async -> Bool {
     let (command, isCutShort) = dispatch.endAttempt(of: worker)
     var settlement = Settlement(change: change, record: task.record, wasBegun: false)
-    if case .release = change, let command, command != .release {
+    if change.move?.kind == .release, let command, command != .release {
       settlement = judge.settlement(.carryOut(command), of: task, now: now)
     }
     await results.finishWork(of: worker, with: settlement, countsAsAttempt: false)

@@ -118,7 +118,7 @@ extension QueueCore {
     await gate.followStoredPause()
     do {
       for change in upkeep.state.withLock({ $0.pruning.prunings(now: now) }) {
-        guard case .prune(let state, _, _, _, _) = change, !dispatch.isStopping,
+        guard case .broad(.prune(let state, _, _, _, _)) = change, !dispatch.isStopping,
           try await store.contains(TaskFilter(states: [state]))
         else { continue }
         _ = try await store.apply([change], durability: .relaxed)

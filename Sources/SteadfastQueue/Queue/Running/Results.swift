@@ -215,19 +215,26 @@ extension Results {
     // The next task with the same order key may be available now.
     if settlement.record.orderKey != nil { dispatch.lookForWork() }
     switch settlement.change {
-    case .retry(_, let date, _, _, _), .reschedule(_, let date, _):
-      dispatch.lookForWork(at: date)
-    case .restart(_, let date, _):
-      upkeep.scheduleWarningIfUnhandled(settlement.record)
-      dispatch.lookForWork(at: date)
-    case .resume:
-      upkeep.scheduleWarningIfUnhandled(settlement.record)
-      dispatch.lookForWork(at: settlement.record.availableDate)
-    case .suspend(_, let date, let names, _):
+    case .move(_, let move): lookForWork(after: move, settlement)
+    case .update: dispatch.lookForWork(at: settlement.record.availableDate)
+    case .memory(.suspend(_, let date, let names, _)):
       // If the task waits for completions (`names`), one may have arrived already.
       dispatch.lookForWork(at: names.isEmpty ? date : .distantPast)
-    case .complete: dispatch.lookForWork()
-    case .release, .update: dispatch.lookForWork(at: settlement.record.availableDate)
+    case .memory(.complete): dispatch.lookForWork()
+    case .end, .remove:
+      // The next task with the same unique key may be available now.
+      if settlement.record.uniqueKey != nil { dispatch.lookForWork() }
+    case .insert, .extend, .memory(.remember), .broad, .setValue: break
+    }
+  }
+
+  private func lookForWork(after move: TaskMove, _ settlement: Settlement) {
+    if move.kind == .restart || move.kind == .resume {
+      upkeep.scheduleWarningIfUnhandled(settlement.record)
+    }
+    switch move.kind {
+    case .retry, .release, .resume, .restart, .reschedule:
+      dispatch.lookForWork(at: move.availableDate ?? settlement.record.availableDate)
     case .park:
       // The task is parked because its handler could not decode the payload. If another handler was
       // registered before the task was parked, let that handler try.
@@ -235,10 +242,7 @@ extension Results {
       guard let handler = handlers[name], handler !== settlement.handler else { break }
       dispatch.machine.withLock { $0.registerHandlers(for: [name]) }
       dispatch.signals.workers.signal()
-    case .succeed, .abandon, .cancel, .remove:
-      // The next task with the same unique key may be available now.
-      if settlement.record.uniqueKey != nil { dispatch.lookForWork() }
-    case .pause, .insert, .unpark, .extend, .prune, .rebase, .remember, .setValue: break
+    case .pause: break
     }
   }
 }
@@ -293,12 +297,10 @@ extension Results {
   func applyConsequences(_ meaning: Consequences, of change: TaskChange) async {
     for id in meaning.tasks {
       switch change {
-      case .abandon, .cancel: observers.outcomes.resolve(id, .cancelled)
+      case .end: observers.outcomes.resolve(id, .cancelled)
       // `correctOutcomes(of:)` below looks up whether the restarted task has ended again.
-      case .restart: break
-      case .succeed, .retry, .release, .park, .pause, .resume, .reschedule, .update, .remove,
-        .insert, .unpark, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
-        break
+      case .move: break
+      default: break
       }
     }
     dispatch.lookForWork()
@@ -355,13 +357,11 @@ extension Results {
     }
     for id in meaning.tasks {
       switch settlement.change {
-      case .abandon, .cancel: observers.reportCancellation(of: id, becauseOf: cause)
-      case .restart:
+      case .end: observers.reportCancellation(of: id, becauseOf: cause)
+      case .move:
         observers.reportRestart(of: id)
         upkeep.state.withLock { $0.warning.makeCheckDue() }
-      case .succeed, .retry, .release, .park, .pause, .resume, .reschedule, .update, .remove,
-        .insert, .unpark, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
-        break
+      default: break
       }
     }
   }

@@ -61,14 +61,8 @@ struct OccurrenceEnd {
     ofQueue queue: @autoclosure () -> String? = nil,
     wasHandled: Bool = true
   ) {
-    let id: TaskID
-    switch change {
-    case .succeed(let lease, _, _), .abandon(let lease, _, _): id = lease.id
-    case .cancel(let target, _, _): id = target.id
-    default: return nil
-    }
-    guard id.isOccurrence else { return nil }
-    self.init(index, id, ofQueue: queue(), wasHandled: wasHandled)
+    guard case .end(let target, _) = change, target.id.isOccurrence else { return nil }
+    self.init(index, target.id, ofQueue: queue(), wasHandled: wasHandled)
   }
 
   /// Returns the settlements that end an occurrence.

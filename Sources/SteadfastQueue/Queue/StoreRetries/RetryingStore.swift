@@ -332,25 +332,18 @@ extension TaskChange {
     guard let record else {
       return switch self {
       // The change has removed the task, or retained it until it was pruned.
-      case .succeed, .abandon, .cancel, .remove: excludesOtherQueues
+      case .end, .remove: excludesOtherQueues
       default: false
       }
     }
     return switch self {
-    case .succeed(_, let date, _): record.hasEnded(.succeeded, at: date)
-    case .abandon(_, let failure, _): record.hasEnded(.abandoned, at: failure.date)
-    case .cancel(_, let date, _): record.hasEnded(.cancelled, at: date)
-    case .retry(_, let date, let count, _, _):
-      record.retryCount == count && record.availableDate.isStored(as: date)
-    case .restart(_, let date, _), .reschedule(_, let date, _):
-      record.availableDate.isStored(as: date)
-    case .suspend(_, let date, _, _):
+    case .end(_, let end):
+      record.state == end.state && (record.finishedDate?.isStored(as: end.date) ?? false)
+    case .move(_, let move): move.wasStored(accordingTo: record)
+    case .memory(.suspend(_, let date, _, _)):
       record.state == .suspended && record.availableDate.isStored(as: date)
         // The task has already woken again.
         || record.state == .waiting && record.availableDate.isStored(as: record.createdDate)
-    case .park: record.state == .parked
-    case .pause: record.state == .paused
-    case .release, .resume: record.state == .waiting
     // If an earlier try has stored one of these changes, the store does not refuse a retry as
     // stale.
     default: false
@@ -358,8 +351,13 @@ extension TaskChange {
   }
 }
 
-extension TaskRecord {
-  fileprivate func hasEnded(_ state: TaskState, at date: Date) -> Bool {
-    self.state == state && (finishedDate?.isStored(as: date) ?? false)
+extension TaskMove {
+  /// Returns whether a task's record is as it is after this move.
+  fileprivate func wasStored(accordingTo record: TaskRecord) -> Bool {
+    guard let availableDate else {
+      return record.state == state(from: kind == .resume ? .paused : .running)
+    }
+    return record.availableDate.isStored(as: availableDate)
+      && retryCount.map { $0 == record.retryCount } ?? true
   }
 }

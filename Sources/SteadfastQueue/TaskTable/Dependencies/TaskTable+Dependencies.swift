@@ -279,10 +279,10 @@ extension TaskTable {
     guard entries[slot].isAwaited else { return }
     var binding = DependencyGraph.Binding(excluded: excluded ?? [])
     switch change {
-    case .abandon, .cancel:
+    case .end(_, let end) where end.state != .succeeded:
       binding.tasks = tasksThatMayBeCancelled(with: slot)
       binding.cancels = true
-    case .restart where entries[slot].record.state.isFinished:
+    case .move(_, let move) where move.takesKey && entries[slot].record.state.isFinished:
       let others = slotsThatMayRestart(with: slot)
       if excluded == nil { binding.excluded = reclaimKeys(of: others, restartedWith: slot) }
       // Tasks that depend on a restarted task must not start before it is recorded that they wait
@@ -291,9 +291,7 @@ extension TaskTable {
       binding.tasks = Set(others + waiting).map { entries[$0].id }
     case .remove:
       binding.tasks = slotsRemoved(with: slot, includingBound: true).map { entries[$0].id }
-    case .insert, .succeed, .retry, .release, .park, .unpark, .pause, .resume, .restart,
-      .reschedule, .update, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
-      return
+    case .insert, .move, .end, .update, .extend, .memory, .broad, .setValue: return
     }
     graph.recordBinding(binding, for: entries[slot].id)
     for id in binding.tasks { if let other = self.slot(of: id) { pin(other) } }
@@ -378,19 +376,14 @@ extension TaskTable {
   ///
   /// If the task ended without success, this also cancels the tasks that need its success, the
   /// tasks that need the success of those, and so on.
-  mutating func applyEndToOthers(
-    of slot: Int,
-    as state: TaskState,
-    at date: Date,
-    retains: Bool
-  ) -> Consequences {
-    recordEnd(of: slot, as: state)
-    let ended = state == .succeeded ? [] : cancelOthers(with: slot)
+  mutating func applyToOthers(_ end: TaskEnd, of slot: Int) -> Consequences {
+    recordEnd(of: slot, as: end.state)
+    let ended = end.state == .succeeded ? [] : cancelOthers(with: slot)
     var consequences = Consequences(tasks: ended.map { entries[$0].id })
-    for other in ended { endCancelled(other, at: date, retains: retains) }
+    for other in ended { endCancelled(other, at: end.date, retains: end.retains) }
     consequences.batch = progressOfBatch(of: slot)
     // The removal of the task has no further effect on the tasks that waited for it.
-    if !retains { entries[slot].isAwaited = false }
+    if !end.retains { entries[slot].isAwaited = false }
     return consequences
   }
 
@@ -550,9 +543,9 @@ extension TaskTable {
   ///
   /// The function also records, in all tasks that wait for a restarted task, that this task is
   /// unfinished again.
-  mutating func restartOthers(
+  mutating func moveOthers(
     with slot: Int,
-    availableDate: Date,
+    _ move: TaskMove,
     excluding excluded: [TaskID]
   ) -> Consequences {
     reopen(slot)
@@ -577,7 +570,10 @@ extension TaskTable {
       }
     }
     restarted = sortedByID(restarted)
-    for other in restarted { restartListed(other, availableDate: availableDate) }
+    for other in restarted {
+      removeFromList(other)
+      self.move(other, move)
+    }
     return Consequences(
       tasks: restarted.map { entries[$0].id },
       batch: progressOfBatch(of: slot)
@@ -607,22 +603,4 @@ extension TaskTable {
     }
   }
 
-  private mutating func restartListed(_ slot: Int, availableDate: Date) {
-    removeFromList(slot)
-    restart(slot, availableDate: availableDate)
-  }
-
-  /// Makes a task wait as if the task were new.
-  mutating func restart(_ slot: Int, availableDate: Date) {
-    if takesKeyAtRestart(slot) { holdKeyAgain(slot) }
-    addBytes(-entries[slot].record.failureByteCount, to: slot)
-    if entries[slot].record.presentDependencies?.cause != nil {
-      addBytes(-Self.causeByteCount, to: slot)
-    }
-    setState(.waiting, of: slot)
-    entries[slot].record.restart(availableDate: availableDate)
-    advanceLatestDate(for: entries[slot].record)
-    joinOrder(slot)
-    putAtEndOfList(slot)
-  }
 }

@@ -111,18 +111,22 @@ extension TaskTable {
   }
 
   /// Stages the retry of a task or, if the task has a successor, its replacement by the successor.
-  mutating func stageRetry(_ change: TaskChange, of slot: Int?, at date: Date) -> StagedChange {
+  mutating func stageRetry(
+    _ move: TaskMove,
+    of slot: Int?,
+    _ change: TaskChange
+  ) -> StagedChange {
     // The task is retried, although it has a successor, in these cases: other tasks wait for it,
     // its memory contains unfinished work, or the successor is being changed or will have expired.
     guard let slot, !mayAffectOthers(slot), !willRemember(slot),
       let successor = successor(of: slot), !entries[successor].isReserved,
-      !entries[successor].isPinned, !entries[successor].record.hasExpired(by: date)
+      !entries[successor].isPinned, !move.leavesExpired(entries[successor].record)
     else { return stage(change, of: slot) }
     entries[slot].isFailing = true
     reserve(slot)
     reserve(successor)
     return StagedChange(
-      .supersession(change, slot: slot, successor: successor),
+      .supersession(move, slot: slot, successor: successor),
       outcome: .superseded(by: entries[successor].record.id)
     )
   }
@@ -180,7 +184,7 @@ extension TaskTable {
     case .insertion(_, let isSuccessor, _): isSuccessor ? .addition(.successor) : nil
     case .replacement(_, let slot): .addition(.takenOver(by: entries[slot].record.id))
     case .supersession: .supersession
-    case .change(.restart, let slot) where entries[slot].isAwaited:
+    case .change(.move(_, let move), let slot) where move.takesKey && entries[slot].isAwaited:
       restartDecision(graph.tasksExcluded(fromRestartOf: entries[slot].id))
     case .change, .memory, .broadChange, .value, nil: nil
     }

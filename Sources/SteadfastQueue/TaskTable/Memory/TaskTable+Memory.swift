@@ -20,18 +20,27 @@ extension TaskTable {
 
   // MARK: Staging
 
-  /// Stages a change to the memory of a claimed task.
+  /// Stages a change to the memory of a task, without reserving the task.
   ///
-  /// The task is not reserved, because changes to its memory are committed in the order in which
-  /// they were staged.
-  mutating func stageMemoryChange(_ change: TaskChange, of slot: Int?) -> StagedChange {
-    guard let slot else { return .stale }
-    stagedMemories[slot, default: 0] += 1
+  /// Changes to a memory are committed in the order in which they were staged. A completion is
+  /// stale if the task does not wait for the value. The end of the task's attempt must not become
+  /// stale because of a completion. So other changes may be committed first, and the commit checks
+  /// again whether the task waits for the value.
+  mutating func stageMemoryChange(_ change: MemoryChange) -> StagedChange {
+    switch change {
+    case .remember(let lease, _, _):
+      guard let slot = slot(ofClaimed: lease) else { return .stale }
+      stagedMemories[slot, default: 0] += 1
+    case .complete(let id, let name, _):
+      guard isOpen(name, of: id) else { return .stale }
+    case .suspend:
+      preconditionFailure("a suspension must be staged for its task")
+    }
     return StagedChange(.memory(change))
   }
 
   /// Records that a staged change to a task's memory was committed or rolled back.
-  mutating func unstageMemoryChange(_ change: TaskChange) {
+  mutating func unstage(_ change: MemoryChange) {
     guard case .remember(let lease, _, _) = change, let slot = slot(of: lease.id),
       let count = stagedMemories[slot]
     else { return }
@@ -44,17 +53,6 @@ extension TaskTable {
   /// committed.
   func willRemember(_ slot: Int) -> Bool {
     entries[slot].remembers || stagedMemories[slot] != nil
-  }
-
-  /// Stages a completion, which sets a value that a task waits for; it is stale if the task does
-  /// not wait for the value.
-  ///
-  /// The task is not reserved, because the end of its attempt must not become stale. So other
-  /// changes may be committed first, and the commit checks again whether the task waits for the
-  /// value.
-  func stageCompletion(_ change: TaskChange) -> StagedChange {
-    guard case .complete(let id, let name, _) = change, isOpen(name, of: id) else { return .stale }
-    return StagedChange(.memory(change))
   }
 
   /// Returns whether an unfinished task waits for a value: its memory then contains an empty value
@@ -71,8 +69,8 @@ extension TaskTable {
   /// Commits a change to a task's memory.
   ///
   /// - Returns: The outcome; it is `.stale` for a completion that came too late.
-  mutating func commitMemoryChange(_ change: TaskChange) -> ChangeOutcome {
-    unstageMemoryChange(change)
+  mutating func commit(_ change: MemoryChange) -> ChangeOutcome {
+    unstage(change)
     switch change {
     case .remember(let lease, let name, let value):
       guard let slot = slot(of: lease.id) else { return .stale }
@@ -84,8 +82,8 @@ extension TaskTable {
       setMemory(value, named: name, of: slot)
       if entries[slot].record.state == .suspended { wake(slot) }
       return .done
-    default:
-      preconditionFailure("a change of another kind was staged as a change to a memory")
+    case .suspend:
+      preconditionFailure("a suspension must be committed for its task")
     }
   }
 
@@ -147,17 +145,6 @@ extension TaskTable {
     removeFromList(slot)
     changeRecord(of: slot) { $0.wake() }
     putAtEndOfListWhenFree(slot)
-  }
-
-  /// Pauses a task.
-  ///
-  /// A suspended task wakes first, so that it checks its awaited values again when it is resumed.
-  mutating func pause(_ slot: Int) {
-    changeRecord(of: slot) { record in
-      if record.state == .suspended { record.wake() }
-      record.state = .paused
-    }
-    putAtEndOfList(slot)
   }
 }
 

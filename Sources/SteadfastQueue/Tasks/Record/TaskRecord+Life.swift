@@ -1,28 +1,46 @@
 public import SystemFoundation
 
 extension TaskRecord {
-  /// Resets the task to how it was when it was enqueued, but with another available date.
+  /// Moves the task: its state, dates, counts and failures become those after the move.
   ///
-  /// Stores call this for ``TaskChange/restart(_:availableDate:forgets:)``. It clears the task's
-  /// retries, interruptions, failures, ``finishedDate``, ``isPostponed`` and
-  /// ``TaskDependencies/cause``. `availableDate` is the current date by the queue's clock, so it
-  /// also becomes ``countedFrom``. If the task has expired by that date, its expiry date is
-  /// removed, because the task would be abandoned again at once. The store itself ends the task's
-  /// lease, if the task has one, and moves the task behind the waiting tasks with the same priority
-  /// and available date.
-  public mutating func restart(availableDate: Date) {
-    state = .waiting
-    self.availableDate = availableDate
+  /// Stores call this for ``TaskChange/move(_:_:)``, if ``TaskMove/state(from:)`` returns a state.
+  /// The store itself ends the task's lease, if the task has one, and puts the task at its position
+  /// among the tasks with the same priority and available date.
+  ///
+  /// A suspended task that is paused wakes first (``wake()``). A restart resets the task to how it
+  /// was when it was enqueued, but with another available date: it clears the task's retries,
+  /// interruptions, failures, ``finishedDate``, ``isPostponed`` and ``TaskDependencies/cause``. If
+  /// the task has expired by that date, its expiry date is removed, because the task would be
+  /// abandoned again at once. For the tasks that are restarted along with another one, stores call
+  /// this with the same move.
+  public mutating func apply(_ move: TaskMove) {
+    guard let next = move.state(from: state) else { return }
+    if move.kind == .restart { reset() }
+    if state == .suspended, next == .paused { wake() }
+    if let failure = move.failure { note(failure) }
+    if let date = move.availableDate {
+      availableDate = date
+      countedFrom = move.countedFrom
+    }
+    if let count = move.retryCount {
+      retryCount = count
+      interruptionCount = 0
+    }
+    if let isPostponed = move.isPostponed { self.isPostponed = isPostponed }
+    state = next
+    if move.kind == .restart, hasExpired(by: availableDate) { removeExpiryDate() }
+  }
+
+  /// Clears what has happened to the task since it was enqueued.
+  private mutating func reset() {
     finishedDate = nil
     forgetFailures()
-    countedFrom = availableDate
     if presentDependencies?.cause != nil { dependencies.cause = nil }
-    if hasExpired(by: availableDate) { removeExpiryDate() }
   }
 
   /// Suspends the task until a date.
   ///
-  /// Stores call this for ``TaskChange/suspend(_:until:awaiting:countedFrom:)``. If a completion
+  /// Stores call this for ``MemoryChange/suspend(_:until:awaiting:countedFrom:)``. If a completion
   /// that the task awaits has already arrived, they then call ``wake()``. This method also sets
   /// ``interruptionCount`` to 0, and ``isPostponed`` to `false`. Retries and failures stay.
   public mutating func suspend(until date: Date, countedFrom origin: Date?) {
@@ -40,8 +58,8 @@ extension TaskRecord {
 
   /// Makes a suspended task available at once.
   ///
-  /// Stores call this for ``TaskChange/complete(_:named:value:)``, and before they pause or replace
-  /// a suspended task. The task waits again, and ``availableDate`` becomes ``createdDate``.
+  /// Stores call this for ``MemoryChange/complete(_:named:value:)``, and before they replace a
+  /// suspended task. The task waits again, and ``availableDate`` becomes ``createdDate``.
   public mutating func wake() {
     state = .waiting
     availableDate = createdDate
@@ -51,7 +69,7 @@ extension TaskRecord {
 
   /// Corrects the dates that were calculated while the clock was ahead.
   ///
-  /// Stores call this for ``TaskChange/rebase(_:)``, for tasks in any state. `now` is the current
+  /// Stores call this for ``BroadChange/rebase(_:)``, for tasks in any state. `now` is the current
   /// date of the corrected clock. If ``createdDate`` is later than `now`, it becomes `now`, and
   /// ``uniqueUntil`` and ``latestDate`` move by the same interval. If the task has ended, nothing
   /// else changes. Otherwise, a ``failedDate`` that is later than `now` becomes `now`, too.
@@ -168,9 +186,7 @@ extension TaskRecord {
 
   /// Records a failure as the last one.
   ///
-  /// Stores call this for ``TaskChange/retry(_:availableDate:retryCount:failure:countedFrom:)``
-  /// with a failure, ``TaskChange/abandon(_:failure:retains:)`` and
-  /// ``TaskChange/park(_:failure:)``.
+  /// Stores call this for ``TaskChange/end(_:_:)`` with a failure, if the task is retained.
   ///
   /// The previous last failure is appended to ``earlierFailures``, with the first 500 Unicode
   /// scalars of its text.
@@ -284,8 +300,8 @@ extension TaskRecord {
   /// Makes this task, the successor of a holder whose attempt has failed, the holder of their
   /// unique key.
   ///
-  /// Stores call this when a ``TaskChange/retry(_:availableDate:retryCount:failure:countedFrom:)``
-  /// removes the holder. `holder` is the holder as the change would have left it. This task
+  /// Stores call this when a move removes the holder (``TaskMove/yieldsToSuccessor``). `holder` is
+  /// the holder as the move would have left it. This task
   /// inherits the holder's retries and failures, and is not performed before the date of the retry.
   public mutating func takePlace(of holder: TaskRecord) {
     keyRole = .holder

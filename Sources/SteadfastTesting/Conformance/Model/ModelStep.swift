@@ -219,41 +219,56 @@ extension TaskChange {
   var step: String {
     switch self {
     case .insert(let record, let policy): "insert \(record.step) (\(policy))"
-    case .succeed(let lease, let date, let retains):
-      "succeed \(lease.step) at \(date.step)\(retains.step)"
-    case .retry(let lease, let date, let count, let failure, let origin):
-      "retry \(lease.step) at \(date.step), retries \(count), \(failure?.step ?? "no failure")"
-        + origin.stepFrom
-    case .abandon(let lease, let failure, let retains):
-      "abandon \(lease.step), \(failure.step)\(retains.step)"
-    case .release(let lease): "release \(lease.step)"
-    case .park(let lease, let failure): "park \(lease.step), \(failure.step)"
-    case .unpark(let name, let queue): "unpark \(name)\(queue.isEmpty ? "" : " in \(queue)")"
-    case .cancel(let target, let date, let retains):
-      "cancel \(target.step) at \(date.step)\(retains.step)"
-    case .pause(let target): "pause \(target.step)"
-    case .resume(let id): "resume \(id.number)"
-    case .restart(let target, let date, let forgets):
-      "restart \(target.step) at \(date.step)\(forgets ? ", forgetting" : "")"
-    case .reschedule(let target, let date, let origin):
-      "reschedule \(target.step) to \(date.step)\(origin.stepFrom)"
+    case .move(let target, let move): "\(move.kind) \(target.step)\(move.step)"
+    case .end(let target, let end):
+      "end \(target.step) as \(end.state) at \(end.date.step)"
+        + (end.failure.map { ", \($0.step)" } ?? "") + (end.retains ? ", retaining it" : "")
     case .update(let id, let update): "update \(id.number) with \(update.step)"
     case .remove(let id): "remove \(id.number)"
     case .extend(let lease, let duration): "extend \(lease.step) for \(duration.step)"
+    case .memory(let change): change.step
+    case .broad(let change): change.step
+    case .setValue(let name, let old, let new):
+      "set the value '\(name.prefix(80))' from \(old.step) to \(new.step)"
+    @unknown default: "\(self)"
+    }
+  }
+}
+
+extension TaskMove {
+  fileprivate var step: String {
+    (availableDate.map { " to \($0.step)" } ?? "")
+      + (retryCount.map { ", retries \($0)" } ?? "")
+      + (failure.map { ", \($0.step)" } ?? countedFrom.map { ", counted from \($0.step)" } ?? "")
+      + (forgetsMemory ? ", forgetting" : "")
+  }
+}
+
+extension MemoryChange {
+  fileprivate var step: String {
+    switch self {
+    case .remember(let lease, let name, let value):
+      "\(lease.step) remembers '\(name.prefix(80))': \([UInt8]?(value).step)"
+    case .suspend(let lease, let date, let names, let origin):
+      "suspend \(lease.step) until \(date.step)"
+        + (origin.map { ", counted from \($0.step)" } ?? "")
+        + (names.isEmpty ? "" : ", awaiting \(names.map { "'\($0.prefix(80))'" })")
+    case .complete(let id, let name, let value):
+      "complete '\(name.prefix(80))' of \(id.number): \([UInt8]?(value).step)"
+    @unknown default: "\(self)"
+    }
+  }
+}
+
+extension BroadChange {
+  fileprivate var step: String {
+    switch self {
+    case .unpark(let name, let queue): "unpark \(name)\(queue.isEmpty ? "" : " in \(queue)")"
     case .prune(let state, let date, let count, let now, let queue):
       "prune \(state)\(queue.isEmpty ? "" : " in \(queue)") at \(now.step)"
         + (date.map { ", ended before \($0.step)" } ?? "")
         + (count.map { ", keeping \($0)" } ?? "")
-    case .remember(let lease, let name, let value):
-      "\(lease.step) remembers '\(name.prefix(80))': \([UInt8]?(value).step)"
-    case .suspend(let lease, let date, let names, let origin):
-      "suspend \(lease.step) until \(date.step)\(origin.stepFrom)"
-        + (names.isEmpty ? "" : ", awaiting \(names.map { "'\($0.prefix(80))'" })")
-    case .complete(let id, let name, let value):
-      "complete '\(name.prefix(80))' of \(id.number): \([UInt8]?(value).step)"
     case .rebase(let date): "rebase to \(date.step)"
-    case .setValue(let name, let old, let new):
-      "set the value '\(name.prefix(80))' from \(old.step) to \(new.step)"
     @unknown default: "\(self)"
     }
   }
@@ -264,14 +279,6 @@ extension BatchProgress? {
     guard let self else { return "" }
     return ", batch: \(self.succeeded) of \(self.total) succeeded, \(self.failed) failed"
   }
-}
-
-extension Date? {
-  fileprivate var stepFrom: String { self.map { ", counted from \($0.step)" } ?? "" }
-}
-
-extension Bool {
-  fileprivate var step: String { self ? ", retaining it" : "" }
 }
 
 extension TaskUpdate {

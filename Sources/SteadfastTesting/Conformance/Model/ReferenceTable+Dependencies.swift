@@ -122,13 +122,10 @@ extension ReferenceTable {
   /// - Returns: The consequences; `nil` if a change of this kind never affects other tasks.
   mutating func applyConsequences(of change: TaskChange, before: TaskRecord) -> Consequences? {
     switch change {
-    case .succeed: cascadeEnd(of: before, as: .succeeded, at: .distantPast, retains: true)
-    case .abandon(_, let failure, let retains):
-      cascadeEnd(of: before, as: .abandoned, at: failure.date, retains: retains)
-    case .cancel(_, let date, let retains):
-      cascadeEnd(of: before, as: .cancelled, at: date, retains: retains)
-    case .restart(_, let date, _) where before.state.isFinished:
-      cascadeRestart(of: before, at: date)
+    case .end(_, let end):
+      cascadeEnd(of: before, as: end.state, at: end.date, retains: end.retains)
+    case .move(_, let move) where move.kind == .restart && before.state.isFinished:
+      cascadeRestart(of: before, by: move)
     case .remove: Consequences(tasks: removeAlong(with: before.id))
     default: nil
     }
@@ -167,7 +164,7 @@ extension ReferenceTable {
     return Consequences(tasks: cancelled.sorted(), batch: batchProgress(of: record))
   }
 
-  private mutating func cascadeRestart(of record: TaskRecord, at date: Date) -> Consequences {
+  private mutating func cascadeRestart(of record: TaskRecord, by move: TaskMove) -> Consequences {
     var (round, restarted) = ([record], Set<TaskID>())
     while !round.isEmpty {
       for task in round { revertEnd(of: task) }
@@ -188,7 +185,7 @@ extension ReferenceTable {
       }
     }
     for id in restarted.sorted() {
-      _ = change(id, in: [.cancelled], to: .waiting) { $0.restart(availableDate: date) }
+      _ = change(id, in: [.cancelled], to: .waiting) { $0.apply(move) }
     }
     return Consequences(tasks: restarted.sorted(), batch: batchProgress(of: record))
   }
@@ -224,25 +221,5 @@ extension ReferenceTable {
       entries.removeAll { entry in others.contains { $0.id == entry.record.id } }
     }
     return removed.sorted()
-  }
-}
-
-extension TaskChange {
-  /// The task that the change is for.
-  ///
-  /// It is `nil` for an insertion, and for a change that isn't for exactly one task.
-  package var taskID: TaskID? {
-    switch self {
-    case .succeed(let lease, _, _), .retry(let lease, _, _, _, _), .abandon(let lease, _, _),
-      .release(let lease), .park(let lease, _), .extend(let lease, _), .remember(let lease, _, _),
-      .suspend(let lease, _, _, _):
-      lease.id
-    case .cancel(let target, _, _), .pause(let target), .restart(let target, _, _),
-      .reschedule(let target, _, _):
-      target.id
-    case .resume(let id), .remove(let id), .update(let id, _), .complete(let id, _, _): id
-    case .insert, .unpark, .prune, .rebase, .setValue: nil
-    @unknown default: nil
-    }
   }
 }

@@ -299,79 +299,77 @@ extension ReferenceTable {
   private mutating func apply(_ change: TaskChange) -> ChangeOutcome {
     switch change {
     case .insert(let record, let policy): return insert(record, onDuplicate: policy)
-    case .succeed(let lease, let date, let retains):
-      let outcome = self.change(lease, to: .succeeded, retains: retains, at: date)
-      if outcome == .done { forget(lease.id) }
-      return outcome
-    case .retry(let lease, let date, let retryCount, let failure, let origin):
-      let outcome = self.change(lease, to: .waiting) { record in
-        record.availableDate = date
-        record.countedFrom = failure?.date ?? origin
-        record.retryCount = retryCount
-        record.interruptionCount = 0
-        record.isPostponed = true
-        record.addFailure(failure)
-      }
-      guard outcome == .done, record(of: lease.id).map(affectsOthers) == false,
-        memory(of: lease.id).isEmpty,
-        let successor = supersede(lease.id)
-      else { return outcome }
-      return .superseded(by: successor)
-    case .abandon(let lease, let failure, let retains):
-      return self.change(lease, to: .abandoned, retains: retains, at: failure.date) {
-        $0.addFailure(failure)
-      }
-    case .release(let lease): return self.change(lease, to: .waiting, keepsPlace: true)
-    case .park(let lease, let failure):
-      return self.change(lease, to: .parked) { $0.addFailure(failure) }
-    case .cancel(let target, let date, let retains):
-      return changeState(
+    case .move(let target, let move): return self.move(target, move)
+    case .end(let target, let end):
+      let outcome = changeState(
         of: target,
-        in: [.waiting, .suspended, .parked, .paused],
-        to: .cancelled,
-        retains: retains,
-        at: date
-      )
-    case .pause(let target):
-      // A stale lease must not wake the task.
-      if case .unclaimed(let id) = target, record(of: id)?.state == .suspended { wake(id) }
-      return changeState(of: target, in: [.waiting, .parked], to: .paused)
-    case .resume(let id): return changeState(of: .unclaimed(id), in: [.paused], to: .waiting)
-    case .restart(let target, let date, let forgets):
-      if isCurrent(target), let record = record(of: target.id), record.uniqueKey != nil {
-        if let holder = holder(insteadOf: record) { return .duplicate(of: holder) }
-        if record.keyRole == nil { makeHolder(record.id) }
-      }
-      let outcome = changeState(of: target, in: Self.atRest, to: .waiting) { record in
-        record.restart(availableDate: date)
-      }
-      if outcome == .done, forgets { forget(target.id) }
+        in: Self.unclaimed,
+        to: end.state,
+        retains: end.retains,
+        at: end.date
+      ) { $0.addFailure(end.failure) }
+      if outcome == .done, end.state == .succeeded { forget(target.id) }
       return outcome
-    case .reschedule(let target, let date, let origin):
-      let state = record(of: target.id)?.state ?? .waiting
-      let waitsAgain = state == .running || state == .suspended
-      return changeState(of: target, in: Self.unclaimed, to: waitsAgain ? .waiting : state) {
-        $0.availableDate = date
-        $0.countedFrom = origin
-        $0.isPostponed = false
-      }
     case .update(let id, let update): return self.update(id, update)
     case .remove(let id):
       return changeState(of: .unclaimed(id), in: Self.ended, to: .waiting, retains: false)
-    case .unpark(let name, let queue): unpark(name, in: queue)
-    case .prune(let state, let date, let count, let now, let queue):
+    case .broad(.unpark(let name, let queue)): unpark(name, in: queue)
+    case .broad(.prune(let state, let date, let count, let now, let queue)):
       prune(state, in: queue, endedBefore: date, keepingLatest: count, now: now)
-    case .rebase(let date): rebase(to: date)
+    case .broad(.rebase(let date)): rebase(to: date)
     case .extend(let lease, let duration): return extend(lease, for: duration)
     case .setValue(let name, _, let bytes): values[ExactText(name)] = bytes
-    case .remember(let lease, let name, let value):
+    case .memory(.remember(let lease, let name, let value)):
       return remember(value, named: name, by: lease)
-    case .suspend(let lease, let date, let names, let origin):
+    case .memory(.suspend(let lease, let date, let names, let origin)):
       return suspend(lease, until: date, awaiting: names, countedFrom: origin)
-    case .complete(let id, let name, let value): return complete(id, named: name, with: value)
+    case .memory(.complete(let id, let name, let value)):
+      return complete(id, named: name, with: value)
     @unknown default: break
     }
     return .done
+  }
+
+  /// Moves a task, by rules that don't use those of ``TaskMove``.
+  private mutating func move(_ target: TaskTarget, _ move: TaskMove) -> ChangeOutcome {
+    guard isCurrent(target), let old = record(of: target.id) else { return .stale }
+    let (states, next): (Set<TaskState>, TaskState) =
+      switch move.kind {
+      case .retry, .release: ([.running], .waiting)
+      case .park: ([.running], .parked)
+      case .pause: ([.running, .waiting, .suspended, .parked], .paused)
+      case .resume: ([.paused], .waiting)
+      case .restart: (Set(TaskState.allCases), .waiting)
+      case .reschedule:
+        (
+          Self.unclaimed.union([.running]),
+          [.parked, .paused].contains(old.state) ? old.state : .waiting
+        )
+      }
+    guard states.contains(old.state) else { return .stale }
+    if move.kind == .restart, old.uniqueKey != nil {
+      if let holder = holder(insteadOf: old) { return .duplicate(of: holder) }
+      if old.keyRole == nil { makeHolder(old.id) }
+    }
+    if move.kind == .pause, old.state == .suspended { wake(old.id) }
+    let keepsPlace = move.kind == .release
+    let outcome = changeState(of: target, in: states, to: next, keepsPlace: keepsPlace) { record in
+      switch move.kind {
+      case .restart: record.apply(move)
+      case .retry, .reschedule:
+        record.availableDate = move.availableDate ?? record.availableDate
+        record.countedFrom = move.failure?.date ?? move.countedFrom
+        record.isPostponed = move.kind == .retry
+      case .release, .park, .pause, .resume: break
+      }
+      if let count = move.retryCount { (record.retryCount, record.interruptionCount) = (count, 0) }
+      record.addFailure(move.failure)
+    }
+    if move.forgetsMemory { forget(old.id) }
+    guard move.kind == .retry, record(of: old.id).map(affectsOthers) == false,
+      memory(of: old.id).isEmpty, let successor = supersede(old.id)
+    else { return outcome }
+    return .superseded(by: successor)
   }
 
   /// Returns whether a change finds the value that it expects; `true` if it expects no value.
@@ -392,7 +390,6 @@ extension ReferenceTable {
 
   private static let unclaimed: Set<TaskState> = [.waiting, .suspended, .parked, .paused]
   private static let ended = Set(TaskState.allCases.filter(\.isFinished))
-  private static let atRest = Set(TaskState.allCases.filter { $0 != .running })
 
   /// Changes a claimed task, or an unclaimed one that is in one of the states.
   private mutating func changeState(
@@ -401,10 +398,12 @@ extension ReferenceTable {
     to state: TaskState,
     retains: Bool = true,
     at date: Date? = nil,
+    keepsPlace: Bool = false,
     _ note: (inout TaskRecord) -> Void = { _ in }
   ) -> ChangeOutcome {
     switch target {
-    case .claimed(let lease): change(lease, to: state, retains: retains, at: date, note)
+    case .claimed(let lease):
+      change(lease, to: state, retains: retains, at: date, keepsPlace: keepsPlace, note)
     case .unclaimed(let id):
       change(id, in: states, to: state, retains: retains, at: date, note)
     }

@@ -151,41 +151,37 @@ extension HistoryChange {
     switch change {
     case .insert(let record, _):
       self.init(.insert, task: record.id, new: HistoryTask(recording: record, state: nil))
-    case .succeed(let lease, _, _): self.init(.succeed, lease)
-    case .retry(let lease, _, let retryCount, _, _):
-      self.init(.retry, lease, retryCount: retryCount)
-    case .abandon(let lease, _, _): self.init(.abandon, lease)
-    case .release(let lease): self.init(.release, lease)
-    case .park(let lease, _): self.init(.park, lease)
+    case .move(let target, let move):
+      self.init(Kind(rawValue: move.kind.rawValue) ?? .other, target, retryCount: move.retryCount)
+    case .end(let target, let end):
+      switch end.state {
+      case .succeeded: self.init(.succeed, target)
+      case .abandoned: self.init(.abandon, target)
+      default: self.init(.cancel, target)
+      }
     case .extend(let lease, let duration):
-      self.init(.extend, lease, seconds: duration / .seconds(1))
-    case .remember(let lease, _, _): self.init(.remember, lease)
-    case .suspend(let lease, _, _, _): self.init(.suspend, lease)
-    case .cancel(let target, _, _): self.init(.cancel, target)
-    case .pause(let target): self.init(.pause, target)
-    case .restart(let target, _, _): self.init(.restart, target)
-    case .reschedule(let target, _, _): self.init(.reschedule, target)
-    case .resume(let id): self.init(.resume, task: id)
+      self.init(.extend, .claimed(lease), seconds: duration / .seconds(1))
+    case .memory(.remember(let lease, _, _)): self.init(.remember, .claimed(lease))
+    case .memory(.suspend(let lease, _, _, _)): self.init(.suspend, .claimed(lease))
+    case .memory(.complete(let id, _, _)): self.init(.complete, task: id)
     case .update(let id, _): self.init(.update, task: id)
     case .remove(let id): self.init(.remove, task: id)
-    case .complete(let id, _, _): self.init(.complete, task: id)
-    case .unpark: self.init(.unpark)
-    case .prune: self.init(.prune)
-    case .rebase: self.init(.rebase)
+    case .broad(.unpark): self.init(.unpark)
+    case .broad(.prune): self.init(.prune)
+    case .broad(.rebase): self.init(.rebase)
     case .setValue: self.init(.setValue)
     @unknown default: self.init(.other)
     }
   }
 
-  private init(_ kind: Kind, _ lease: Lease, seconds: Double? = nil, retryCount: Int? = nil) {
-    self.init(kind, task: lease.id, lease: lease.token, seconds: seconds, retryCount: retryCount)
-  }
-
-  private init(_ kind: Kind, _ target: TaskTarget) {
-    switch target {
-    case .claimed(let lease): self.init(kind, lease)
-    case .unclaimed(let id): self.init(kind, task: id)
-    }
+  private init(
+    _ kind: Kind,
+    _ target: TaskTarget,
+    seconds: Double? = nil,
+    retryCount: Int? = nil
+  ) {
+    let lease: UInt64? = if case .claimed(let lease) = target { lease.token } else { nil }
+    self.init(kind, task: target.id, lease: lease, seconds: seconds, retryCount: retryCount)
   }
 }
 

@@ -42,7 +42,7 @@ import Testing
       let record = found.table.record(of: .numbered(1))
       #expect(record?.state == state)
       #expect(record.map { $0.interruptionCount == 0 } ?? true)
-      if case .retry = end { #expect(record?.retryCount == 3) }
+      if end.move?.kind == .retry { #expect(record?.retryCount == 3) }
     }
   }
 

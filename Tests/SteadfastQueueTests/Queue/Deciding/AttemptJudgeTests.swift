@@ -56,24 +56,29 @@ private struct Decided: RetryAwareError {
     )
     let settlement = judge.settlement(verdict, of: task, now: now)
     return switch settlement.change {
-    case .succeed(_, let date, let retains):
-      "succeeded at \(date.timeIntervalSince1970), \(retains ? "kept" : "gone")"
-    case .retry(_, let date, let count, let failure, _):
-      "retry \(count) in \(date.timeIntervalSince(now)): \(failure?.reason ?? "-")"
-    case .abandon(_, let failure, let retains):
-      "abandoned: \(failure.reason), \(retains ? "kept" : "gone")"
-    case .release: "released"
-    case .park(_, let failure): "parked: \(failure.reason)"
-    case .cancel(_, let date, let retains):
-      "cancelled at \(date.timeIntervalSince1970), \(retains ? "kept" : "gone")"
-    case .pause: "paused"
-    case .restart(_, let date, _): "restarted at \(date.timeIntervalSince1970)"
+    case .end(_, let end):
+      (end.failure.map { "abandoned: \($0.reason)" }
+        ?? "\(end.state) at \(end.date.timeIntervalSince1970)")
+        + ", \(end.retains ? "kept" : "gone")"
+    case .move(_, let move): description(of: move)
     case .update: "updated"
-    case .reschedule(_, let date, _): "rescheduled to \(date.timeIntervalSince1970)"
-    case .suspend(_, let date, _, _): "suspended until \(date.timeIntervalSince1970)"
-    case .insert, .unpark, .prune, .rebase, .extend, .resume, .remove, .remember, .complete,
-      .setValue:
-      "nonsense"
+    case .memory(.suspend(_, let date, _, _)): "suspended until \(date.timeIntervalSince1970)"
+    case .insert, .memory, .broad, .extend, .remove, .setValue: "nonsense"
+    }
+  }
+
+  private func description(of move: TaskMove) -> String {
+    let date = move.availableDate ?? .distantPast
+    return switch move.kind {
+    case .retry:
+      "retry \(move.retryCount ?? -1) in \(date.timeIntervalSince(now)): "
+        + (move.failure?.reason ?? "-")
+    case .release: "released"
+    case .park: "parked: \(move.failure?.reason ?? "-")"
+    case .pause: "paused"
+    case .resume: "nonsense"
+    case .restart: "restarted at \(date.timeIntervalSince1970)"
+    case .reschedule: "rescheduled to \(date.timeIntervalSince1970)"
     }
   }
 

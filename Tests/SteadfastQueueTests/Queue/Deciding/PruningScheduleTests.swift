@@ -12,7 +12,9 @@ import Testing
 
   private func summaries(of changes: [TaskChange]) -> [String] {
     changes.map { change in
-      guard case .prune(let state, let date, let count, _, _) = change else { return "nonsense" }
+      guard case .broad(.prune(let state, let date, let count, _, _)) = change else {
+        return "nonsense"
+      }
       let age = date.map { "\(Int($0.timeIntervalSince1970))" } ?? "-"
       return "\(state) before \(age), latest \(count.map(String.init) ?? "-")"
     }

@@ -18,7 +18,7 @@ import Testing
   /// Returns how many changes stored a checkpoint.
   private func checkpointCount(in store: FaultInjectingStore) -> Int {
     store.calls.flatMap(\.changes).count { change in
-      if case .remember(_, "checkpoint", _) = change { true } else { false }
+      if case .memory(.remember(_, "checkpoint", _)) = change { true } else { false }
     }
   }
 

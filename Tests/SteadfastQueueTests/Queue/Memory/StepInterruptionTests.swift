@@ -170,7 +170,9 @@ import Testing
     }
     let task = try await queue.enqueue(Note("a"))
     store.inject(.error(Refusal("the disk is full")), .beforeEffect) { call in
-      call.changes.contains { if case .remember(_, "step:two", _) = $0 { true } else { false } }
+      call.changes.contains {
+        if case .memory(.remember(_, "step:two", _)) = $0 { true } else { false }
+      }
     }
     let error = try await #require(throws: TaskQueueError.self) { try await queue.runAvailable() }
     #expect(error.code == .storeFailed)

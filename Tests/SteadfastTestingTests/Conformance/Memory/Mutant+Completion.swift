@@ -6,33 +6,37 @@ extension Mutant {
   static let completion = [
     Mutant("a completion leaves the available date", breaks: "completion.wakes") {
       $0.editSuspendedTask { change, entry, before in
-        if case .complete = change { entry.record.availableDate = before.record.availableDate }
+        if case .memory(.complete) = change {
+          entry.record.availableDate = before.record.availableDate
+        }
       }
     },
     Mutant("a completion wakes no task", breaks: "completion.wakes") {
       $0.editSuspendedTask { change, entry, _ in
-        if case .complete = change { entry.record.state = .suspended }
+        if case .memory(.complete) = change { entry.record.state = .suspended }
       }
     },
     Mutant("a completed task keeps its position", breaks: "completion.wakes") {
       $0.editSuspendedTask { change, entry, before in
-        if case .complete = change { entry.place = before.place }
+        if case .memory(.complete) = change { entry.place = before.place }
       }
     },
     Mutant("a completion makes a paused task wait", breaks: "completion.others") {
       $0.editChangedTask { change, entry, _ in
-        if case .complete = change, entry.record.state == .paused { entry.record.state = .waiting }
+        if case .memory(.complete) = change, entry.record.state == .paused {
+          entry.record.state = .waiting
+        }
       }
     },
     Mutant("a completion makes a waiting task available", breaks: "completion.others") {
       $0.editChangedTask { change, entry, _ in
-        guard case .complete = change, entry.record.state == .waiting else { return }
+        guard case .memory(.complete) = change, entry.record.state == .waiting else { return }
         entry.record.availableDate = entry.record.createdDate
       }
     },
     Mutant("a completion moves a waiting task", breaks: "completion.others") {
       $0.editChangedTask { change, entry, _ in
-        guard case .complete = change, entry.record.retryCount == 2 else { return }
+        guard case .memory(.complete) = change, entry.record.retryCount == 2 else { return }
         entry.place += 1_000_000
       }
     },
@@ -47,7 +51,7 @@ extension Mutant {
     },
     Mutant("a completed task no longer waits for its dependencies", breaks: "completion.held") {
       $0.editChangedTask { change, entry, _ in
-        if case .complete = change { entry.record.dependencies.tasks = [] }
+        if case .memory(.complete) = change { entry.record.dependencies.tasks = [] }
       }
     },
   ]
@@ -78,7 +82,7 @@ extension Mutant {
         case .insert(let record, _):
           guard let memory = left[record.id] else { return }
           table.edit(record.id) { $0.memory = memory }
-        case .remember(let lease, _, _): left[lease.id] = table.memory(of: lease.id)
+        case .memory(.remember(let lease, _, _)): left[lease.id] = table.memory(of: lease.id)
         default: break
         }
       }
@@ -113,7 +117,7 @@ extension Mutant {
     },
     Mutant("a suspended task's lease expires", breaks: "sharing.suspended", isShared: true) {
       $0.editSuspendedTask { change, entry, before in
-        guard case .suspend = change else { return }
+        guard case .memory(.suspend) = change else { return }
         (entry.lease, entry.leaseEnd) = (before.lease, before.leaseEnd)
       }
     },

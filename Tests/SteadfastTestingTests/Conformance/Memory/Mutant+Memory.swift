@@ -50,7 +50,7 @@ extension Mutant {
       $0.apply = { batch, table in
         table.apply(
           batch.map { change in
-            guard case .remember = change else { return change }
+            guard case .memory(.remember) = change else { return change }
             let leases = table.entries.map { ($0.record.id, $0.lease) }
             return change.replacingLease { old in leases.first { $0.0 == old.id }?.1 ?? old }
           }
@@ -61,7 +61,7 @@ extension Mutant {
       $0.apply = { batch, table in
         let outcomes = table.apply(batch)
         var names: [TaskID: ExactText] = [:]
-        for case .remember(let lease, let name, _) in batch {
+        for case .memory(.remember(let lease, let name, _)) in batch {
           if let earlier = names.updateValue(ExactText(name), forKey: lease.id) {
             table.edit(lease.id) { $0.memory[earlier] = nil }
           }
@@ -81,7 +81,7 @@ extension Mutant {
       $0.apply = { batch, table in
         let outcomes = table.apply(batch)
         guard outcomes.contains(.batchRefused) else { return outcomes }
-        for case .remember(let lease, let name, let value) in batch {
+        for case .memory(.remember(let lease, let name, let value)) in batch {
           table.edit(lease.id) { $0.memory[ExactText(name)] = value }
         }
         return outcomes
@@ -91,7 +91,7 @@ extension Mutant {
       $0.apply = { batch, table in
         let outcomes = table.apply(batch)
         guard outcomes.contains(.valueDiffers) else { return outcomes }
-        for case .complete(let id, let name, let value) in batch {
+        for case .memory(.complete(let id, let name, let value)) in batch {
           table.edit(id) { $0.memory[ExactText(name)] = value }
         }
         return outcomes
@@ -107,7 +107,7 @@ extension Mutant {
     },
     Mutant("the size of a memory excludes completions", breaks: "memory.size") {
       $0.editChangedTask { change, entry, before in
-        guard case .complete = change, let before else { return }
+        guard case .memory(.complete) = change, let before else { return }
         entry.record.memorySize = before.record.memorySize
       }
     },
@@ -133,7 +133,7 @@ extension Mutant {
     },
     Mutant("remembering does not reset the interruptions", breaks: "reopen.interruptions") {
       $0.editChangedTask { change, entry, before in
-        guard case .remember = change, let before else { return }
+        guard case .memory(.remember) = change, let before else { return }
         entry.record.interruptionCount = before.record.interruptionCount
       }
     },
@@ -150,53 +150,61 @@ extension Mutant {
   static let forgetting = [
     Mutant("a task that succeeded keeps its memory", breaks: "memory.succeeded") {
       $0.editChangedTask { change, entry, before in
-        guard case .succeed = change, let before else { return }
+        guard change.end?.state == .succeeded, let before else { return }
         entry.memory = before.memory
         entry.record.memorySize = before.record.memorySize
       }
     },
     Mutant("a success clears the size, but not the memory", breaks: "memory.succeeded") {
       $0.editChangedTask { change, entry, before in
-        guard case .succeed = change, let before else { return }
+        guard change.end?.state == .succeeded, let before else { return }
         entry.memory = before.memory
       }
     },
     Mutant("abandoning clears the memory", breaks: "memory.stays") {
-      $0.editChangedTask { change, entry, _ in if case .abandon = change { entry.forget() } }
+      $0.editChangedTask { change, entry, _ in if change.end?.state == .abandoned { entry.forget() }
+      }
     },
     Mutant("cancelling clears the memory", breaks: "memory.stays") {
-      $0.editChangedTask { change, entry, _ in if case .cancel = change { entry.forget() } }
+      $0.editChangedTask { change, entry, _ in if change.end?.state == .cancelled { entry.forget() }
+      }
     },
     Mutant("a retry clears the memory", breaks: "memory.stays") {
-      $0.editChangedTask { change, entry, _ in if case .retry = change { entry.forget() } }
+      $0.editChangedTask { change, entry, _ in if change.move?.kind == .retry { entry.forget() } }
     },
     Mutant("an update clears the memory", breaks: "memory.stays") {
       $0.editChangedTask { change, entry, _ in if case .update = change { entry.forget() } }
     },
     Mutant("pausing clears the memory", breaks: "memory.stays") {
-      $0.editChangedTask { change, entry, _ in if case .pause = change { entry.forget() } }
+      $0.editChangedTask { change, entry, _ in if change.move?.kind == .pause { entry.forget() } }
     },
     Mutant("removing a task leaves its memory", breaks: "memory.removed") {
       $0.keepMemoriesOfTasksRemoved { if case .remove = $0 { true } else { false } }
     },
     Mutant("pruning leaves memories", breaks: "memory.removed") {
-      $0.keepMemoriesOfTasksRemoved { if case .prune = $0 { true } else { false } }
+      $0.keepMemoriesOfTasksRemoved { if case .broad(.prune) = $0 { true } else { false } }
     },
     Mutant("abandoning a task that is not retained leaves its memory", breaks: "memory.removed") {
-      $0.keepMemoriesOfTasksRemoved { if case .abandon(_, _, false) = $0 { true } else { false } }
+      $0.keepMemoriesOfTasksRemoved {
+        if case .end(_, let end) = $0, end.state == .abandoned, !end.retains { true } else { false }
+      }
     },
     Mutant("each restart clears the memory", breaks: "memory.restarted") {
-      $0.editChangedTask { change, entry, _ in if case .restart = change { entry.forget() } }
+      $0.editChangedTask { change, entry, _ in if change.move?.kind == .restart { entry.forget() } }
     },
     Mutant("no restart clears the memory", breaks: "memory.restarted") {
       $0.rewrite = { change in
-        guard case .restart(let target, let date, _) = change else { return change }
+        guard case .move(let target, let move) = change, move.kind == .restart,
+          let date = move.availableDate
+        else { return change }
         return .restart(target, availableDate: date)
       }
     },
     Mutant("restarting an ended task does not clear the memory", breaks: "memory.restarted") {
       $0.editChangedTask { change, entry, before in
-        guard case .restart(_, _, true) = change, let before, before.record.state.isFinished else {
+        guard case .move(_, let move) = change, move.kind == .restart, move.forgetsMemory,
+          let before, before.record.state.isFinished
+        else {
           return
         }
         entry.memory = before.memory
@@ -206,13 +214,15 @@ extension Mutant {
     Mutant("a restart without effect clears the memory", breaks: "memory.restarted") {
       $0.apply = { batch, table in
         let outcomes = table.apply(batch)
-        for case .restart(let target, _, true) in batch { table.edit(target.id) { $0.forget() } }
+        for case .move(let target, let move) in batch where move.forgetsMemory {
+          table.edit(target.id) { $0.forget() }
+        }
         return outcomes
       }
     },
     Mutant("a cascaded restart clears the memory", breaks: "memory.along") {
       $0.afterEachChange { change, before, table in
-        guard case .restart(let target, _, _) = change else { return }
+        guard case .move(let target, let move) = change, move.kind == .restart else { return }
         for index in table.entries.indices {
           let record = table.entries[index].record
           let was = before.record(of: record.id)?.state
@@ -225,7 +235,7 @@ extension Mutant {
     },
     Mutant("a cascaded cancellation clears the memory", breaks: "memory.along") {
       $0.afterEachChange { change, _, table in
-        guard case .abandon = change else { return }
+        guard change.end?.state == .abandoned else { return }
         for index in table.entries.indices
         where table.entries[index].record.dependencies.cause != nil {
           table.entries[index].forget()
@@ -233,7 +243,7 @@ extension Mutant {
       }
     },
     Mutant("a holder with a memory is superseded", breaks: "unique.remembers") {
-      $0.hideMemoriesFromBatches { if case .retry = $0 { true } else { false } }
+      $0.hideMemoriesFromBatches { if $0.move?.kind == .retry { true } else { false } }
     },
     Mutant("a holder with a memory is replaced", breaks: "unique.remembers") {
       $0.hideMemoriesFromBatches { if case .insert = $0 { true } else { false } }

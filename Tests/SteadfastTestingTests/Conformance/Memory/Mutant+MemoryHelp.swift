@@ -38,7 +38,7 @@ extension PlainStore.Behaviour {
   /// Replaces the bytes of remembered values.
   mutating func replaceRememberedBytes(_ body: @escaping @Sendable ([UInt8]) -> [UInt8]) {
     rewrite = { change in
-      guard case .remember(let lease, let name, let value) = change else { return change }
+      guard case .memory(.remember(let lease, let name, let value)) = change else { return change }
       return .remember(lease, named: name, value: body(value))
     }
   }
@@ -52,7 +52,7 @@ extension PlainStore.Behaviour {
       ) -> Void
   ) {
     afterEachChange { change, before, table in
-      guard case .remember(let lease, let name, _) = change,
+      guard case .memory(.remember(let lease, let name, _)) = change,
         let index = table.entries.firstIndex(where: { $0.record.id == lease.id })
       else { return }
       body(&table, index, ExactText(name), before.memory(of: lease.id))
@@ -63,9 +63,9 @@ extension PlainStore.Behaviour {
   mutating func replaceRememberedNames(_ body: @escaping @Sendable (String) -> String) {
     rewrite = { change in
       switch change {
-      case .remember(let lease, let name, let value):
+      case .memory(.remember(let lease, let name, let value)):
         .remember(lease, named: body(name), value: value)
-      case .complete(let id, let name, let value):
+      case .memory(.complete(let id, let name, let value)):
         .complete(id, named: body(name), value: value)
       default: change
       }
@@ -75,7 +75,7 @@ extension PlainStore.Behaviour {
   /// Replaces the size of a task's memory.
   mutating func replaceMemorySizes(_ body: @escaping @Sendable (ReferenceTable.Entry) -> Int) {
     afterEachChange { change, _, table in
-      guard let id = change.taskID else { return }
+      guard let id = change.affectedTask else { return }
       table.edit(id) { $0.record.memorySize = body($0) }
     }
   }
@@ -119,7 +119,7 @@ extension PlainStore.Behaviour {
       guard let before else { return }
       let states = [before.record.state, entry.record.state]
       var isSuspending = false
-      if case .suspend = change { isSuspending = true }
+      if case .memory(.suspend) = change { isSuspending = true }
       if isSuspending || states.contains(.suspended) { body(change, &entry, before) }
     }
   }
@@ -131,7 +131,9 @@ extension PlainStore.Behaviour {
     apply = { batch, table in
       table.apply(
         batch.map { change in
-          guard case .suspend(let lease, let date, let names, _) = change else { return change }
+          guard case .memory(.suspend(let lease, let date, let names, _)) = change else {
+            return change
+          }
           let others = body(names, table.memory(of: lease.id))
           return .suspend(lease, until: date, awaiting: others)
         }
@@ -144,7 +146,7 @@ extension PlainStore.Behaviour {
   mutating func ignoreChangesToSuspended(where isMeant: @escaping @Sendable (TaskChange) -> Bool) {
     apply = { batch, table in
       let isIgnored = batch.map { change in
-        isMeant(change) && change.taskID.flatMap(table.record)?.state == .suspended
+        isMeant(change) && change.affectedTask.flatMap(table.record)?.state == .suspended
       }
       var others = table.apply(zip(batch, isIgnored).filter { !$0.1 }.map(\.0))[...]
       return isIgnored.map { $0 ? .stale : others.removeFirst() }
@@ -175,7 +177,7 @@ extension PlainStore.Behaviour {
   ) {
     apply = { batch, table in
       zip(batch, table.apply(batch)).map { change, outcome in
-        guard outcome == .stale, case .complete(let id, let name, let value) = change,
+        guard outcome == .stale, case .memory(.complete(let id, let name, let value)) = change,
           table.record(of: id) != nil, isOpen(table.memory(of: id), ExactText(name))
         else { return outcome }
         table.edit(id) { $0.memory[ExactText(name)] = value }

@@ -6,44 +6,46 @@ extension Mutant {
   static let suspension = [
     Mutant("a suspension counts as a retry", breaks: "suspension.suspended") {
       $0.editSuspendedTask { change, entry, before in
-        if case .suspend = change { entry.record.retryCount = before.record.retryCount + 1 }
+        if case .memory(.suspend) = change {
+          entry.record.retryCount = before.record.retryCount + 1
+        }
       }
     },
     Mutant("a suspension clears the retries", breaks: "suspension.suspended") {
       $0.editSuspendedTask { change, entry, _ in
-        if case .suspend = change { entry.record.retryCount = 0 }
+        if case .memory(.suspend) = change { entry.record.retryCount = 0 }
       }
     },
     Mutant("a suspension does not reset the interruptions", breaks: "suspension.suspended") {
       $0.editSuspendedTask { change, entry, before in
-        guard case .suspend = change else { return }
+        guard case .memory(.suspend) = change else { return }
         entry.record.interruptionCount = before.record.interruptionCount
       }
     },
     Mutant("a suspended task is postponed", breaks: "suspension.suspended") {
       $0.editSuspendedTask { change, entry, _ in
-        if case .suspend = change { entry.record.isPostponed = true }
+        if case .memory(.suspend) = change { entry.record.isPostponed = true }
       }
     },
     Mutant("a suspended task stays leased", breaks: "suspension.suspended") {
       $0.editSuspendedTask { change, entry, before in
-        if case .suspend = change { entry.lease = before.lease }
+        if case .memory(.suspend) = change { entry.lease = before.lease }
       }
     },
     Mutant("a suspended task is waiting", breaks: "suspension.suspended") {
       $0.editSuspendedTask { change, entry, _ in
-        if case .suspend = change { entry.record.state = .waiting }
+        if case .memory(.suspend) = change { entry.record.state = .waiting }
       }
     },
     Mutant("releasing a task suspends it again", breaks: "suspension.suspended") {
       $0.editChangedTask { change, entry, _ in
-        guard case .release = change, entry.record.retryCount == 3 else { return }
+        guard change.move?.kind == .release, entry.record.retryCount == 3 else { return }
         entry.record.state = .suspended
       }
     },
     Mutant("a suspended task keeps its position", breaks: "suspension.due") {
       $0.editSuspendedTask { change, entry, before in
-        if case .suspend = change { entry.place = before.place }
+        if case .memory(.suspend) = change { entry.place = before.place }
       }
     },
     Mutant("suspended tasks come last", breaks: "suspension.due") {
@@ -69,13 +71,17 @@ extension Mutant {
     },
     Mutant("a suspension until the distant future waits", breaks: "suspension.endless") {
       $0.editSuspendedTask { change, entry, _ in
-        guard case .suspend(_, let date, _, _) = change, date >= .distantFuture else { return }
+        guard case .memory(.suspend(_, let date, _, _)) = change, date >= .distantFuture else {
+          return
+        }
         entry.record.state = .waiting
       }
     },
     Mutant("a suspension beyond the distant future waits", breaks: "suspension.endless") {
       $0.editSuspendedTask { change, entry, _ in
-        guard case .suspend(_, let date, _, _) = change, date > .distantFuture else { return }
+        guard case .memory(.suspend(_, let date, _, _)) = change, date > .distantFuture else {
+          return
+        }
         entry.record.state = .waiting
       }
     },
@@ -90,7 +96,7 @@ extension Mutant {
     },
     Mutant("an open name counts as completed", breaks: "suspension.awaited") {
       $0.editChangedTask { change, entry, _ in
-        guard case .suspend(_, _, let names, _) = change, names == ["open"] else { return }
+        guard case .memory(.suspend(_, _, let names, _)) = change, names == ["open"] else { return }
         entry.wake()
       }
     },
@@ -99,31 +105,34 @@ extension Mutant {
     },
     Mutant("a task that wakes at once has its suspension's date", breaks: "suspension.awaited") {
       $0.editChangedTask { change, entry, _ in
-        guard case .suspend(_, let date, _, _) = change, entry.record.state == .waiting else {
+        guard case .memory(.suspend(_, let date, _, _)) = change, entry.record.state == .waiting
+        else {
           return
         }
         entry.record.availableDate = date
       }
     },
     Mutant("a suspended task is not cancelled", breaks: "suspension.controlled") {
-      $0.ignoreChangesToSuspended { if case .cancel = $0 { true } else { false } }
+      $0.ignoreChangesToSuspended { if $0.end?.state == .cancelled { true } else { false } }
     },
     Mutant("a suspended task is not updated", breaks: "suspension.controlled") {
       $0.ignoreChangesToSuspended { if case .update = $0 { true } else { false } }
     },
     Mutant("a suspended task that is paused keeps its date", breaks: "suspension.controlled") {
       $0.editSuspendedTask { change, entry, before in
-        if case .pause = change { entry.record.availableDate = before.record.availableDate }
+        if change.move?.kind == .pause { entry.record.availableDate = before.record.availableDate }
       }
     },
     Mutant("a rescheduled suspended task stays suspended", breaks: "suspension.controlled") {
       $0.editSuspendedTask { change, entry, _ in
-        if case .reschedule = change { entry.record.state = .suspended }
+        if change.move?.kind == .reschedule { entry.record.state = .suspended }
       }
     },
     Mutant("resuming wakes a suspended task", breaks: "suspension.controlled") {
       $0.rewrite = { change in
-        guard case .resume(let id) = change else { return change }
+        guard case .move(.unclaimed(let id), let move) = change, move.kind == .resume else {
+          return change
+        }
         return .reschedule(.unclaimed(id), availableDate: .distantPast)
       }
     },
@@ -131,7 +140,7 @@ extension Mutant {
       $0.apply = { batch, table in
         let before = table
         let outcomes = table.apply(batch)
-        guard case .rebase = batch.first else { return outcomes }
+        guard case .broad(.rebase) = batch.first else { return outcomes }
         for index in table.entries.indices {
           let id = table.entries[index].record.id
           guard let old = before.record(of: id), old.state == .suspended else { continue }
@@ -142,7 +151,7 @@ extension Mutant {
     },
     Mutant("a rebase wakes each task", breaks: "suspension.rebase") {
       $0.afterEachChange { change, _, table in
-        guard case .rebase = change else { return }
+        guard case .broad(.rebase) = change else { return }
         for index in table.entries.indices
         where table.entries[index].record.state == .suspended { table.entries[index].wake() }
       }
@@ -152,7 +161,7 @@ extension Mutant {
   static let suspensionAndOthers = [
     Mutant("a suspended task loses its turn in its order key", breaks: "suspension.order") {
       $0.editSuspendedTask { change, entry, _ in
-        if case .suspend = change { entry.number += 1_000_000 }
+        if case .memory(.suspend) = change { entry.number += 1_000_000 }
       }
     },
     Mutant("a suspended task is not replaced", breaks: "suspension.unique") {
@@ -177,7 +186,7 @@ extension Mutant {
     },
     Mutant("cancellations do not cascade to suspended tasks", breaks: "suspension.dependencies") {
       $0.afterEachChange { change, before, table in
-        guard case .abandon = change else { return }
+        guard change.end?.state == .abandoned else { return }
         for entry in before.entries where entry.record.state == .suspended {
           table.edit(entry.record.id) { $0.record.state = .suspended }
         }
@@ -185,7 +194,7 @@ extension Mutant {
     },
     Mutant("a suspended task loses its dependencies", breaks: "suspension.dependencies") {
       $0.editSuspendedTask { change, entry, _ in
-        guard case .suspend = change else { return }
+        guard case .memory(.suspend) = change else { return }
         entry.record.dependencies.tasks = []
       }
     },

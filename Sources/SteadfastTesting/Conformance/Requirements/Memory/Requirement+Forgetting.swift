@@ -76,11 +76,11 @@ extension PersistenceConformance.Requirement {
       let size = try await store.task(1).memorySize
       try store.expect("the size of the memory", size, 6)
       switch change {
-      case .pause:
+      case .move(_, let move) where move.kind == .pause:
         try await store.apply(.update(.numbered(1), TaskUpdate(tags: ["t"])))
         try await store.apply(.resume(.numbered(1)))
-      case .park: try await store.apply(.unpark(name: "A"))
-      case .abandon, .cancel:
+      case .move(_, let move) where move.kind == .park: try await store.apply(.unpark(name: "A"))
+      case .end:
         try await store.apply(.complete(1, "step", [1]), .stale)
         try await store.apply(.restart(1))
       default: break
