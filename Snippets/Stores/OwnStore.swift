@@ -288,7 +288,7 @@ extension Document {
       }
       entries[target.id]?.record.keyRole = .holder
     }
-    _ = change(target, keepsPlace: move.keepsPosition) { $0.apply(move) }
+    _ = change(target, keepsPlace: move.keepsPosition) { $0.move(by: move) }
     if move.forgetsMemory { forget(target.id) }
     if move.yieldsToSuccessor { return supersede(target.id) ?? .done }
     guard move.takesKey, record.state.isFinished, isAwaited(record) else {
@@ -622,7 +622,7 @@ extension Document {
       along.formUnion(round.map(\.id))
     }
     for id in along.sorted() {
-      _ = change(.unclaimed(id)) { $0.apply(move) }
+      _ = change(.unclaimed(id)) { $0.move(by: move) }
     }
     return along.sorted()
   }

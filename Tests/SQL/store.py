@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from engines import BASE, NO_DATE, PostgreSQL, date, filled, identity, literal, number
+from engines import BASE, NO_DATE, PostgreSQLSession, date, filled, identity, literal, number
 
 
 def add(session, task, policy="keep", name="A", key="k", created=0, at=None, until=None,
@@ -103,9 +103,8 @@ def succeed(session, task, name="A", key="k", retains=False):
 def retry(session, task, second, name="A", key="k"):
     """Makes a task wait for a retry; returns the successor that takes its place."""
     session.run("twins", name, key)
-    session.text(
-        f"update task set state = 'waiting', retry_count = 3, put_off = true, last_error = 'no',"
-        f" available_date = {literal(date(second))} where id = '{identity(task)}'")
+    move_of(task, "waiting", second, retries=3, postponed=True)(session)
+    fail(session, task, "no")
     twins = {row[1]: row for row in session.run("twins", name, key)}
     if "successor" not in twins or is_over(twins["successor"][5], second):
         return None
@@ -173,13 +172,26 @@ def end(session, task, state="succeeded", retains=False):
     return in_order(session, end_of(task, state, retains), tasks=[task])
 
 
-def move_of(task, state, second=0):
-    """A task waits again, or is parked or paused."""
+def move_of(task, state, second=0, retries=None, postponed=None, keeps=False, wakes=False):
+    """A task waits again, or is parked or paused; without a second, its date stays."""
     def change(session):
-        session.text(
-            f"update task set state = '{state}', available_date = {literal(date(second))},"
-            f" lease_end = null where id = '{identity(task)}'")
+        session.run(
+            "move", identity(task), state, wakes, date(second), date(second), postponed, retries,
+            keeps)
     return change
+
+
+def fail(session, task, reason):
+    """Records a failure; SQLite, which has other functions for JSON, only the last one."""
+    if isinstance(session, PostgreSQLSession):
+        session.run("record the failure", identity(task), reason, date(1))
+    else:
+        session.text(f"update task set last_error = '{reason}' where id = '{identity(task)}'")
+
+
+def target(session, task, token=None):
+    """The state of a task that a lease or, without one, an identity names."""
+    return [state for (state,) in session.run("target", identity(task), token)]
 
 
 def move(session, task, state, second=0):

@@ -93,7 +93,8 @@ extension Tables {
     try database.send(
       """
       update steadfast_task set state = $2, \(position)
-        available_date = case when $3::boolean then created_date else coalesce($4, available_date) end,
+        available_date = case when $3::boolean then created_date
+          else coalesce($4, available_date) end,
         counted_from = case when $3::boolean or $4 is not null then $5 else counted_from end,
         put_off = coalesce($6, put_off), retry_count = coalesce($7, retry_count),
         interruption_count = case when $8::boolean then 0 else interruption_count end,

@@ -49,7 +49,7 @@ public enum TaskChange: Sendable {
   ///
   /// The change applies if the target is the task's current lease or, without a lease, if the task
   /// is not claimed, and if ``TaskMove/state(from:)`` returns a state. Otherwise, the outcome is
-  /// ``ChangeOutcome/stale``. The store calls ``TaskRecord/apply(_:)-(TaskMove)``, ends the task's
+  /// ``ChangeOutcome/stale``. The store calls ``TaskRecord/move(by:)``, ends the task's
   /// lease, if any, and moves the task behind the waiting tasks with the same priority and
   /// available date, unless the move has ``TaskMove/keepsPosition``.
   ///
@@ -69,11 +69,11 @@ public enum TaskChange: Sendable {
   ///
   /// If ``TaskEnd/retains`` is `true`, the task is retained: its state and its
   /// ``TaskRecord/finishedDate`` become those of the end, its failure is recorded
-  /// (``TaskRecord/note(_:)``), and its ``TaskRecord/keyRole`` becomes `nil`. Otherwise, the task is
-  /// removed. If it has succeeded, its memory is deleted in any case.
+  /// (``TaskRecord/note(_:)``), and its ``TaskRecord/keyRole`` becomes `nil`. Otherwise, the task
+  /// is removed. If it has succeeded, its memory is deleted in any case.
   case end(TaskTarget, TaskEnd)
   /// The options of a waiting, suspended, parked or paused task change
-  /// (``TaskRecord/apply(_:)-(TaskUpdate)``).
+  /// (``TaskRecord/apply(_:)``).
   ///
   /// If its priority changes, the task goes behind the waiting tasks with the same priority and
   /// available date; otherwise it keeps its position. If the task has a unique key, but its
@@ -158,8 +158,8 @@ extension TaskChange {
 
   /// A task waits again as if it were new; the available date is the current date.
   ///
-  /// The task may be in any state, and may have ended (``TaskRecord/restart(availableDate:)``). If
-  /// `forgets` is `true`, its memory is deleted.
+  /// The task may be in any state, and may have ended. If `forgets` is `true`, its memory is
+  /// deleted.
   public static func restart(
     _ target: TaskTarget,
     availableDate: Date,
@@ -255,7 +255,7 @@ extension TaskChange {
 /// How a task that stays in the store changes its state, its available date or its position.
 ///
 /// The functions of ``TaskChange`` make moves. A store needs only the properties, and
-/// ``TaskRecord/apply(_:)-(TaskMove)``.
+/// ``TaskRecord/move(by:)``.
 public struct TaskMove: Sendable, Hashable {
   /// The reasons why a task moves.
   @nonexhaustive
@@ -443,18 +443,18 @@ extension TaskChange {
     case .move(.claimed(let lease), _), .end(.claimed(let lease), _), .extend(let lease, _),
       .memory(.remember(let lease, _, _)), .memory(.suspend(let lease, _, _, _)):
       lease
-    case .insert, .move, .end, .update, .remove, .memory, .broad, .setValue: nil
+    default: nil
     }
   }
 
-  /// The ID of the task that the change is for; `nil` for an insertion, and for a change that is not
-  /// for exactly one task.
+  /// The ID of the task that the change is for; `nil` for an insertion, and for a change that is
+  /// not for exactly one task.
   package var taskID: TaskID? {
     switch self {
     case .move(let target, _), .end(let target, _): target.id
     case .update(let id, _), .remove(let id), .memory(.complete(let id, _, _)): id
     case .extend, .memory(.remember), .memory(.suspend): lease?.id
-    case .insert, .broad, .setValue: nil
+    default: nil
     }
   }
 
@@ -609,9 +609,9 @@ extension TaskChange {
       )
     case .move(_, let move):
       try checker.check(move.availableDate, "availableDate")
+      try checker.check(move.failure, "a failure")
       try checker.check(move.countedFrom, "countedFrom")
       try TaskQueueError.check(move.retryCount, "retryCount")
-      if let failure = move.failure { try checker.check(failure, "a failure") }
     case .end(_, let end):
       if let failure = end.failure { return try checker.check(failure, "a failure") }
       try checker.check(end.date, "the date at which a task ends")

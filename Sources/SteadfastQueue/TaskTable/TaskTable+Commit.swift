@@ -56,7 +56,7 @@ extension TaskTable {
     case .remove:
       unbindDependents(of: slot)
       consequences = removeOthers(with: slot)
-    case .insert, .move, .update, .extend, .memory, .broad, .setValue: return nil
+    default: return nil
     }
     commit(change, of: slot)
     return consequences
@@ -114,7 +114,7 @@ extension TaskTable {
 
   private mutating func apply(_ move: TaskMove, to slot: Int) {
     let byteCount = historyByteCount(of: slot)
-    changeRecord(of: slot) { $0.apply(move) }
+    changeRecord(of: slot) { $0.move(by: move) }
     addBytes(historyByteCount(of: slot) - byteCount, to: slot)
     advanceLatestDate(for: entries[slot].record)
   }

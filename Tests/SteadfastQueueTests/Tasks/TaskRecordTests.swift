@@ -84,7 +84,7 @@ import Testing
     #expect(!record(0, nil).isPostponed && record(2, nil).isPostponed)
     #expect(record(0, true).isPostponed && !record(2, false).isPostponed)
     var task = record(0, true)
-    task.apply(TaskMove(.restart, availableDate: .seconds(5), countedFrom: .seconds(5)))
+    task.move(by: TaskMove(.restart, availableDate: .seconds(5), countedFrom: .seconds(5)))
     #expect(!task.isPostponed)
   }
 
@@ -131,7 +131,7 @@ import Testing
     for number in 1...3 { task.note(TaskFailure(reason: "\(number)", date: .seconds(1))) }
     task.state = .abandoned
     task.finishedDate = .seconds(2)
-    task.apply(TaskMove(.restart, availableDate: .seconds(9), countedFrom: .seconds(9)))
+    task.move(by: TaskMove(.restart, availableDate: .seconds(9), countedFrom: .seconds(9)))
     #expect(task.state == .waiting)
     #expect(task.availableDate == .seconds(9))
     #expect(task.retryCount == 0 && task.interruptionCount == 0)

@@ -76,7 +76,7 @@ extension Mutant {
           let index = table.entries.firstIndex(where: { $0.record.id == id }),
           table.entries[index].record.keyRole == nil
         else { return table.apply(batch) }
-        table.entries[index].record.apply(move)
+        table.entries[index].record.move(by: move)
         return [.done]
       }
     },

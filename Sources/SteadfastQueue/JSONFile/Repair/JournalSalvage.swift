@@ -271,7 +271,7 @@ extension TaskTable {
     case .move(.unclaimed(let id), let move) where move.takesKey:
       guard let slot = slot(of: id) else { return false }
       return freeRole(.holder, for: entries[slot].record)
-    case .move, .end, .update, .extend, .memory, .broad, .setValue:
+    default:
       return change.lease.map { salvage(.begin($0.id)) } ?? false
     }
   }

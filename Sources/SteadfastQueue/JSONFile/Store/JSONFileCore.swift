@@ -765,7 +765,7 @@ extension [TaskChange] {
       case .update(let id, let update):
         guard let payload = update.payload, !payload.isEncoded else { continue }
         self[index] = .update(id, update.replacing(payload: try payload.encoded()))
-      case .move, .end, .remove, .extend, .memory, .broad, .setValue: continue
+      default: continue
       }
     }
   }

@@ -65,7 +65,7 @@ final class Settlement: Sendable {
     switch change {
     case .move, .update, .memory: true
     case .end(_, let end): end.retains || usedMemory || record.memorySize > 0
-    case .insert, .remove, .extend, .broad, .setValue: false
+    default: false
     }
   }
 
@@ -86,7 +86,7 @@ final class Settlement: Sendable {
       .suspended(record, until: date < .distantFuture ? date : nil)
     case .memory(.complete(let id, _, _)): .completionArrived(id)
     case .update(let id, _): .updated(id)
-    case .insert, .remove, .extend, .memory(.remember), .broad, .setValue: nil
+    default: nil
     }
   }
 

@@ -291,7 +291,7 @@ extension TaskTable {
       binding.tasks = Set(others + waiting).map { entries[$0].id }
     case .remove:
       binding.tasks = slotsRemoved(with: slot, includingBound: true).map { entries[$0].id }
-    case .insert, .move, .end, .update, .extend, .memory, .broad, .setValue: return
+    default: return
     }
     graph.recordBinding(binding, for: entries[slot].id)
     for id in binding.tasks { if let other = self.slot(of: id) { pin(other) } }

@@ -13,7 +13,7 @@ extension TaskRecord {
   /// the task has expired by that date, its expiry date is removed, because the task would be
   /// abandoned again at once. For the tasks that are restarted along with another one, stores call
   /// this with the same move.
-  public mutating func apply(_ move: TaskMove) {
+  public mutating func move(by move: TaskMove) {
     guard let next = move.state(from: state) else { return }
     if move.kind == .restart { reset() }
     if state == .suspended, next == .paused { wake() }

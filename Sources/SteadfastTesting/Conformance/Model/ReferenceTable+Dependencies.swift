@@ -185,7 +185,7 @@ extension ReferenceTable {
       }
     }
     for id in restarted.sorted() {
-      _ = change(id, in: [.cancelled], to: .waiting) { $0.apply(move) }
+      _ = change(id, in: [.cancelled], to: .waiting) { $0.move(by: move) }
     }
     return Consequences(tasks: restarted.sorted(), batch: batchProgress(of: record))
   }

@@ -355,7 +355,7 @@ extension ReferenceTable {
     let keepsPlace = move.kind == .release
     let outcome = changeState(of: target, in: states, to: next, keepsPlace: keepsPlace) { record in
       switch move.kind {
-      case .restart: record.apply(move)
+      case .restart: record.move(by: move)
       case .retry, .reschedule:
         record.availableDate = move.availableDate ?? record.availableDate
         record.countedFrom = move.failure?.date ?? move.countedFrom
