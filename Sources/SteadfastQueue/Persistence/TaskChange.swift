@@ -64,7 +64,7 @@ public enum TaskChange: Sendable {
   /// ``ChangeOutcome/duplicate(of:)``, and nothing changes. If the task had ended, the move may
   /// restart other tasks (``TaskDependencies``). If the move has ``TaskMove/forgetsMemory``, the
   /// task's memory is deleted, but not the memory of those other tasks.
-  case move(TaskTarget, TaskMove)
+  indirect case move(TaskTarget, TaskMove)
   /// A task that has not ended ends.
   ///
   /// If ``TaskEnd/retains`` is `true`, the task is retained: its state and its
