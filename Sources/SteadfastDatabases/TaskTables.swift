@@ -168,8 +168,9 @@ extension TaskTables {
   }
 
   private func move(_ target: TaskTarget, _ move: TaskMove) throws -> ChangeOutcome {
-    let atRest = TaskState.unclaimed.union(TaskState.ended)
-    guard let entry = try entryToChange(target, in: atRest),
+    let states = TaskState.unclaimed.union(TaskState.ended)
+      .filter { move.state(from: $0) != nil }
+    guard let entry = try entryToChange(target, in: states),
       let state = move.state(from: entry.state)
     else { return .stale }
     if let failure = move.failure { try recordFailure(failure, of: entry) }

@@ -143,7 +143,7 @@ def expiries(engine):
     expect(len(session.run("update", identity(22), *update)), 1)
     # It is restarted when its key is free.
     succeed(session, 22, key="key join")
-    session.run("restart", identity(21), date(40))
+    session.run("restart", identity(21), date(40), None)
     expect(roles(session, 21), ["holder"])
 
 

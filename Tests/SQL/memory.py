@@ -152,7 +152,7 @@ def suspended(engine):
     session.text("delete from task where state = 'running'")
     expect((claim(session, 59), session.run("next date", date(59))), ([], [(None,)]))
     expect(suspend(session, 3, 30), None)
-    pause = session.run("pause", identity(3))
+    pause = session.run("move", identity(3), "paused", True, None, None, False, None, False)
     expect((len(pause), state(session, 3), field(session, 3, "available_date")[17:19]), (1, "paused", "00"))
 
 

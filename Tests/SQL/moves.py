@@ -1,6 +1,6 @@
 """Checks of the statements that move a task, and that record its failures."""
 
-from engines import identity
+from engines import date, identity
 from store import begin, expect, fail, insertion, move_of, target
 
 COLUMNS = ("state", "available_date", "retry_count", "interruption_count", "put_off", "position",
@@ -67,6 +67,16 @@ def targets(engine):
     expect(target(session, 2), [])
 
 
+def restarts(engine):
+    """A restart takes a claimed task only with its lease."""
+    session = claimed(engine, 1, 2)
+    expect([len(session.run("restart", identity(1), date(9), token)) for token in (None, 8, 7)],
+           [0, 0, 1])
+    found = read(session, 1)
+    expect((found["state"], found["available_date"], found["interruption_count"]), ("waiting", 9, "0"))
+    expect(read(session, 2)["state"], "running")
+
+
 def failures(engine):
     """The last failure joins the earlier ones, of which four are kept."""
     session = claimed(engine, 1)
@@ -78,5 +88,5 @@ def failures(engine):
     expect(reasons, [("bcde",)])
 
 
-CHECKS = [moves, wakes, targets, failures]
+CHECKS = [moves, wakes, targets, restarts, failures]
 ONLY_IN_POSTGRESQL = [failures]

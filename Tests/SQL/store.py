@@ -199,7 +199,7 @@ def move(session, task, state, second=0):
 
 
 def restart_of(task, second=0):
-    return lambda session: session.run("restart", identity(task), date(second))
+    return lambda session: session.run("restart", identity(task), date(second), None)
 
 
 def restart(session, task):

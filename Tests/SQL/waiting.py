@@ -119,7 +119,7 @@ def make_one(session, change):
         return ("stale",)
     state, follower, name, key = found[0]
     if change.kind == "restart" and state not in ENDED:
-        session.run("restart", identity(change.task), date(change.second))
+        session.run("restart", identity(change.task), date(change.second), None)
         return ("done",)
     concerns = follower is not None or session.run("is named", identity(change.task))
     if change.is_end:
@@ -186,7 +186,7 @@ def end(session, change, name, key):
 
 
 def bring_back(session, change, state):
-    session.run("restart", identity(change.task), date(change.second))
+    session.run("restart", identity(change.task), date(change.second), None)
     restarted, tasks = [], [change.task]
     while tasks:
         session.run("take back", ids(session, tasks))

@@ -297,9 +297,9 @@ extension Results {
   func applyConsequences(_ meaning: Consequences, of change: TaskChange) async {
     for id in meaning.tasks {
       switch change {
-      case .end: observers.outcomes.resolve(id, .cancelled)
-      // `correctOutcomes(of:)` below looks up whether the restarted task has ended again.
-      case .move: break
+      case .end(_, let end) where end.state != .succeeded:
+        observers.outcomes.resolve(id, .cancelled)
+      // `correctOutcomes(of:)` below looks up whether a restarted task has ended again.
       default: break
       }
     }
@@ -357,8 +357,9 @@ extension Results {
     }
     for id in meaning.tasks {
       switch settlement.change {
-      case .end: observers.reportCancellation(of: id, becauseOf: cause)
-      case .move:
+      case .end(_, let end) where end.state != .succeeded:
+        observers.reportCancellation(of: id, becauseOf: cause)
+      case .move(_, let move) where move.kind == .restart:
         observers.reportRestart(of: id)
         upkeep.state.withLock { $0.warning.makeCheckDue() }
       default: break

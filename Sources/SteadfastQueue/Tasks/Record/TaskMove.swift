@@ -2,8 +2,9 @@ public import SystemFoundation
 
 /// How a task that stays in the store changes its state, its available date or its position.
 ///
-/// The functions of ``TaskChange`` make moves. A store needs only the properties, and
-/// ``TaskRecord/move(by:)``.
+/// The functions of ``TaskChange`` make moves. The properties say what changes, with two
+/// exceptions: a restart makes the task as it was when it was enqueued, and a suspended task that
+/// is paused wakes first (``TaskRecord/wake()``). ``TaskRecord/move(by:)`` does all of it.
 public struct TaskMove: Sendable, Hashable {
   /// The reasons why a task moves.
   @nonexhaustive
