@@ -294,7 +294,8 @@ extension Document {
     guard move.takesKey, record.state.isFinished, isAwaited(record) else {
       return .done
     }
-    return done(record, with: moveAlong(record, move))
+    let along = moveAlong(record, move)
+    return done(record, with: along)
   }
 
   private mutating func end(_ target: TaskTarget, _ end: TaskEnd)
@@ -313,7 +314,8 @@ extension Document {
     if end.state == .succeeded { forget(target.id) }
     if !end.retains { entries[target.id] = nil }
     guard others else { return .done }
-    return done(record, with: endAlong(record, end))
+    let along = endAlong(record, end)
+    return done(record, with: along)
   }
 
   /// Changes a task, and ends its claim.
