@@ -281,11 +281,14 @@ package struct TaskEntry {
   package var isDisplaced: Bool { uniqueKey != nil && keyRole == nil && !state.isFinished }
 
   /// Returns whether a target matches the task: the target's lease is the current lease, or the
-  /// target has no lease and the task is in one of the states.
-  fileprivate func matches(_ target: TaskTarget, unclaimedIn states: Set<TaskState>) -> Bool {
+  /// target has no lease and the task is in a state that `isAllowed` accepts.
+  fileprivate func matches(
+    _ target: TaskTarget,
+    unclaimedIf isAllowed: (TaskState) -> Bool
+  ) -> Bool {
     switch target {
     case .claimed(let lease): state == .running && token == lease.token
-    case .unclaimed: states.contains(state)
+    case .unclaimed: isAllowed(state)
     }
   }
 }
@@ -296,7 +299,16 @@ extension TaskTables {
   /// - Returns: `nil` if the change is stale: the target's lease is not the current lease, or the
   ///   target has no lease and the task is in none of the states.
   package func entryToChange(_ target: TaskTarget, in states: Set<TaskState>) throws -> TaskEntry? {
-    guard let entry = try entry(of: target.id), entry.matches(target, unclaimedIn: states) else {
+    try entryToChange(target, unclaimedIf: states.contains)
+  }
+
+  /// Returns the task that a change targets, as ``entryToChange(_:in:)`` does, if `isAllowed`
+  /// accepts the state of an unclaimed task.
+  func entryToChange(
+    _ target: TaskTarget,
+    unclaimedIf isAllowed: (TaskState) -> Bool
+  ) throws -> TaskEntry? {
+    guard let entry = try entry(of: target.id), entry.matches(target, unclaimedIf: isAllowed) else {
       return nil
     }
     if let key = entry.orderKey { changedOrderKeys.append(key) }

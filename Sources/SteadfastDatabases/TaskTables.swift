@@ -33,7 +33,7 @@ package protocol TaskTables: AnyObject {
   func twins(of record: TaskRecord, _ key: String) throws -> [UniqueKeyRole: KeyTwin]
   /// Removes the key roles of the expired tasks that have the unique key of a new task.
   func removeKeyRolesOfExpiredTasks(withKeyOf record: TaskRecord, _ key: String) throws
-  /// Returns the succeeded task of which a new task is a duplicate; `nil` if there is none.
+  /// Returns the succeeded task that a new task duplicates; `nil` if there is none.
   func succeededTwin(of record: TaskRecord, _ key: String) throws -> TaskID?
   /// Gives the content of a new task to an existing task with the same unique key.
   func replaceContent(of twin: TaskID, with record: TaskRecord, payload: [UInt8]) throws
@@ -168,11 +168,8 @@ extension TaskTables {
   }
 
   private func move(_ target: TaskTarget, _ move: TaskMove) throws -> ChangeOutcome {
-    let states = TaskState.unclaimed.union(TaskState.ended)
-      .filter { move.state(from: $0) != nil }
-    guard let entry = try entryToChange(target, in: states),
-      let state = move.state(from: entry.state)
-    else { return .stale }
+    let entry = try entryToChange(target) { $0 != .running && move.state(from: $0) != nil }
+    guard let entry, let state = move.state(from: entry.state) else { return .stale }
     if let failure = move.failure { try recordFailure(failure, of: entry) }
     if move.takesKey, let date = move.availableDate {
       return try restart(entry, at: date, forgetsMemory: move.forgetsMemory)
@@ -212,39 +209,38 @@ package struct RowMove {
   package let clearsInterruptions: Bool
   package let keepsPosition: Bool
 
-  init(_ move: TaskMove, from old: TaskState, to state: TaskState) {
+  /// Makes a change to a row; by default, only the state and the position change.
+  package init(
+    to state: TaskState,
+    wakes: Bool = false,
+    availableDate: Date? = nil,
+    countedFrom: Date? = nil,
+    isPostponed: Bool? = nil,
+    retryCount: Int? = nil,
+    clearsInterruptions: Bool = false,
+    keepsPosition: Bool = false
+  ) {
     self.state = state
-    wakes = old == .suspended && state == .paused
-    availableDate = move.availableDate
-    countedFrom = move.countedFrom
-    isPostponed = wakes ? false : move.isPostponed
-    retryCount = move.retryCount
-    clearsInterruptions = move.retryCount != nil
-    keepsPosition = move.keepsPosition
-  }
-
-  /// Suspends a task until a date.
-  package init(suspendingUntil date: Date, countedFrom origin: Date?) {
-    state = .suspended
-    wakes = false
-    availableDate = date
-    countedFrom = origin
-    isPostponed = false
-    retryCount = nil
-    clearsInterruptions = true
-    keepsPosition = false
-  }
-
-  /// Wakes a suspended task, or one that would be suspended.
-  package init(wakingClearingInterruptions clearsInterruptions: Bool) {
-    state = .waiting
-    wakes = true
-    availableDate = nil
-    countedFrom = nil
-    isPostponed = false
-    retryCount = nil
+    self.wakes = wakes
+    self.availableDate = availableDate
+    self.countedFrom = countedFrom
+    self.isPostponed = wakes ? false : isPostponed
+    self.retryCount = retryCount
     self.clearsInterruptions = clearsInterruptions
-    keepsPosition = false
+    self.keepsPosition = keepsPosition
+  }
+
+  init(_ move: TaskMove, from old: TaskState, to state: TaskState) {
+    self.init(
+      to: state,
+      wakes: old == .suspended && state == .paused,
+      availableDate: move.availableDate,
+      countedFrom: move.countedFrom,
+      isPostponed: move.isPostponed,
+      retryCount: move.retryCount,
+      clearsInterruptions: move.retryCount != nil,
+      keepsPosition: move.keepsPosition
+    )
   }
 }
 

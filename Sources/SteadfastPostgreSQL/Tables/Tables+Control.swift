@@ -339,7 +339,7 @@ extension Tables {
     guard filled > 0 else { return .stale }
     try updateMemorySize(of: entry)
     guard entry.state == .suspended else { return .done }
-    try move(entry, RowMove(wakingClearingInterruptions: false))
+    try move(entry, RowMove(to: .waiting, wakes: true))
     return .done
   }
 

@@ -30,7 +30,7 @@ extension TaskTable {
       return stageInsertion(of: record, policy)
     case .move(let target, let move):
       let slot = slot(of: target) { move.state(from: $0) != nil }
-      if move.yieldsToSuccessor { return stageRetry(move, of: slot, change) }
+      if move.yieldsToSuccessor { return stageRetry(change, move, of: slot) }
       if move.takesKey { return stageRestart(change, of: slot) }
       return stage(change, of: slot)
     case .end(let target, let end):

@@ -309,8 +309,14 @@ extension Tables {
     try move(
       entry,
       hasCome
-        ? RowMove(wakingClearingInterruptions: true)
-        : RowMove(suspendingUntil: date, countedFrom: origin)
+        ? RowMove(to: .waiting, wakes: true, clearsInterruptions: true)
+        : RowMove(
+          to: .suspended,
+          availableDate: date,
+          countedFrom: origin,
+          isPostponed: false,
+          clearsInterruptions: true
+        )
     )
     return .done
   }
@@ -331,7 +337,7 @@ extension Tables {
     guard filled > 0 else { return .stale }
     try updateMemorySize(of: id)
     guard entry.state == .suspended else { return .done }
-    try move(entry, RowMove(wakingClearingInterruptions: false))
+    try move(entry, RowMove(to: .waiting, wakes: true))
     return .done
   }
 

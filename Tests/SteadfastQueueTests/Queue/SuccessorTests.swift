@@ -297,7 +297,7 @@ private struct LateAnswers: ForwardingStore {
 
   func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
     let outcomes = try await base.apply(batch, durability: durability)
-    let isEnd = batch.contains { if $0.move?.kind == .retry { true } else { false } }
+    let isEnd = batch.contains { $0.move?.kind == .retry }
     // A cancelled caller stops waiting.
     if isEnd { try? await clock.sleep(for: .seconds(5)) }
     return outcomes

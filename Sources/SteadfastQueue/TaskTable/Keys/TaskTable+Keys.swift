@@ -112,15 +112,16 @@ extension TaskTable {
 
   /// Stages the retry of a task or, if the task has a successor, its replacement by the successor.
   mutating func stageRetry(
+    _ change: TaskChange,
     _ move: TaskMove,
-    of slot: Int?,
-    _ change: TaskChange
+    of slot: Int?
   ) -> StagedChange {
     // The task is retried, although it has a successor, in these cases: other tasks wait for it,
     // its memory contains unfinished work, or the successor is being changed or will have expired.
     guard let slot, !mayAffectOthers(slot), !willRemember(slot),
       let successor = successor(of: slot), !entries[successor].isReserved,
-      !entries[successor].isPinned, !move.leavesExpired(entries[successor].record)
+      !entries[successor].isPinned,
+      move.availableDate.map(entries[successor].record.hasExpired) != true
     else { return stage(change, of: slot) }
     entries[slot].isFailing = true
     reserve(slot)

@@ -86,11 +86,6 @@ public struct TaskMove: Sendable, Hashable {
 
   /// Whether the task becomes the holder of its unique key again, if it no longer is.
   public var takesKey: Bool { kind == .restart }
-
-  /// Returns whether a task has expired by the available date.
-  func leavesExpired(_ record: TaskRecord) -> Bool {
-    availableDate.map(record.hasExpired) ?? false
-  }
 }
 
 /// How a task ends.

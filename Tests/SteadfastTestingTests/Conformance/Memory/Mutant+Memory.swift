@@ -243,7 +243,7 @@ extension Mutant {
       }
     },
     Mutant("a holder with a memory is superseded", breaks: "unique.remembers") {
-      $0.hideMemoriesFromBatches { if $0.move?.kind == .retry { true } else { false } }
+      $0.hideMemoriesFromBatches { $0.move?.kind == .retry }
     },
     Mutant("a holder with a memory is replaced", breaks: "unique.remembers") {
       $0.hideMemoriesFromBatches { if case .insert = $0 { true } else { false } }

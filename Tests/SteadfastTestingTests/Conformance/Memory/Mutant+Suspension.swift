@@ -113,7 +113,7 @@ extension Mutant {
       }
     },
     Mutant("a suspended task is not cancelled", breaks: "suspension.controlled") {
-      $0.ignoreChangesToSuspended { if $0.end?.state == .cancelled { true } else { false } }
+      $0.ignoreChangesToSuspended { $0.end?.state == .cancelled }
     },
     Mutant("a suspended task is not updated", breaks: "suspension.controlled") {
       $0.ignoreChangesToSuspended { if case .update = $0 { true } else { false } }
