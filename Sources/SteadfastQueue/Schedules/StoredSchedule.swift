@@ -1,10 +1,10 @@
 import SystemFoundation
 
-/// A schedule as it is stored: its definition, and its current occurrence.
+/// A schedule as it is stored: its definition, and its next occurrence.
 ///
-/// A schedule is stored as JSON under a name (``Persistence/value(named:)``). The batch of changes
-/// that ends the current occurrence also compares and sets this value. So only one of several
-/// processes adds the next occurrence, and a crash loses no occurrence.
+/// A schedule is stored as JSON under a name (``Persistence/value(named:)``). When the next
+/// occurrence begins, one batch of changes compares and sets this value, and adds the following
+/// occurrence. So only one of several processes adds it, and a crash loses no occurrence.
 struct StoredSchedule: Codable, Equatable, Sendable {
   /// What the program has defined; it is the same at each launch.
   struct Definition: Codable, Equatable, Sendable {
@@ -56,18 +56,35 @@ struct StoredSchedule: Codable, Equatable, Sendable {
   /// The seconds between an occurrence's date and the date at which it becomes available; `nil` if
   /// there is no delay.
   var delay: Int?
-  /// The ID of the current occurrence, which waits or is running; `nil` if the schedule is parked.
+  /// The ID of the next occurrence, which has not begun; `nil` if the schedule is parked.
+  ///
+  /// Earlier versions advanced a schedule when an occurrence ended. In what they have stored, this
+  /// may be an occurrence that has begun.
   var id: TaskID?
-  /// The date of the current occurrence, in seconds since 1970; if the schedule is parked, the date
+  /// The occurrence that began last; `nil` if none has begun.
+  var begun: Begun?
+  /// The ID of the last occurrence that a later one has replaced before it began; `nil` if there is
+  /// none.
+  ///
+  /// It gets no attempt, even if a queue had claimed it already.
+  var replaced: TaskID?
+  /// The date of the next occurrence, in seconds since 1970; if the schedule is parked, the date
   /// of the last occurrence; if there was none, the date when the schedule was created.
   private var instant: Int
   /// The date of the previous occurrence, in seconds since 1970; for a new schedule, the date when
   /// it was created.
   private var lastInstant: Int
-  /// The number of missed dates that the current occurrence also covers; `nil` for none.
+  /// The number of missed dates that the next occurrence also covers; `nil` for none.
   var missedCount: Int?
   /// Why the schedule is parked.
   var parkedReason: String?
+
+  /// An occurrence that has begun.
+  struct Begun: Codable, Equatable, Sendable {
+    let id: TaskID
+    /// The number of missed dates that it also covers; `nil` for none.
+    var missedCount: Int?
+  }
 
   init(_ name: String, _ definition: Definition, delay: Int, createdAt now: Date) {
     self.name = name
@@ -79,16 +96,16 @@ struct StoredSchedule: Codable, Equatable, Sendable {
 
   var date: Date { Date(timeIntervalSince1970: Double(instant)) }
   var overlaps: Bool { definition.overlaps ?? false }
-  /// When the current occurrence may begin.
+  /// When the next occurrence may begin.
   var availableDate: Date { date + Double(delay ?? 0) }
 
   // MARK: Changes
 
   /// Advances to the next date, or parks the schedule if there is none.
   ///
-  /// If `wasHandled`, the current occurrence has ended or is running; if not, its date was missed.
+  /// If `wasHandled`, the next occurrence begins or was cancelled; if not, its date was missed.
   /// `rule` is a failure if the rule can't be made from its text. The caller sets ``id`` when it
-  /// makes the next occurrence.
+  /// makes the occurrence for the new date.
   ///
   /// - Returns: The decision about the dates until now; `nil` if the schedule was parked.
   mutating func advance(
@@ -122,7 +139,7 @@ struct StoredSchedule: Codable, Equatable, Sendable {
   /// Cron, too, considers a clock wrong if it is corrected by more than three hours.
   private static let maxSecondsAhead = 10_800.0
 
-  /// Returns whether the current occurrence was made while a clock was far ahead, so that the
+  /// Returns whether the next occurrence was made while a clock was far ahead, so that the
   /// schedule has advanced too far.
   ///
   /// This depends on when the occurrence was made, and not on its date: the date is far ahead, too,
@@ -152,7 +169,7 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     instant = Int(next.timeIntervalSince1970)
   }
 
-  /// Parks the schedule, and goes back to the previous date, because the current occurrence can't
+  /// Parks the schedule, and goes back to the previous date, because the next occurrence can't
   /// be made.
   mutating func park(because reason: String) {
     parkedReason = reason
@@ -161,18 +178,7 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     instant = lastInstant
   }
 
-  /// Returns this schedule with the current occurrence of `before`, an earlier state of it.
-  func restoringOccurrence(of before: StoredSchedule) -> StoredSchedule {
-    var schedule = self
-    schedule.id = before.id
-    schedule.instant = before.instant
-    schedule.lastInstant = before.lastInstant
-    schedule.missedCount = before.missedCount
-    schedule.parkedReason = before.parkedReason
-    return schedule
-  }
-
-  /// Returns whether the current occurrence may still begin; if not, a later occurrence replaces
+  /// Returns whether the next occurrence may still begin; if not, a later occurrence replaces
   /// it.
   func mayBegin(now: Date, _ rule: ScheduleRule) -> Bool {
     CatchUp.mayBegin(date, now: now, policy(with: rule))
@@ -184,7 +190,7 @@ struct StoredSchedule: Codable, Equatable, Sendable {
       && definition.spread == other.definition.spread && delay == other.delay
   }
 
-  /// Returns how many dates until `now` are skipped if the current occurrence is removed.
+  /// Returns how many dates until `now` are skipped if the next occurrence is removed.
   func droppedCount(now: Date, _ rule: Result<ScheduleRule, ParkedSchedule>) -> Int {
     guard availableDate <= now else { return 0 }
     guard case .success(let rule) = rule else { return 1 }
@@ -304,6 +310,7 @@ struct TaskTemplate: Codable, Equatable, Sendable {
     payload: StoredPayload,
     prohibitsBackoff: Bool,
     availableDate: Date,
+    after others: Set<TaskID>,
     now: Date
   ) -> TaskRecord {
     TaskRecord(
@@ -317,6 +324,7 @@ struct TaskTemplate: Codable, Equatable, Sendable {
       orderKey: orderKey,
       blocksOrderOnFailure: holdsOrder ?? false,
       conditions: Set((conditions ?? []).map(TaskCondition.init(rawValue:))),
+      dependencies: TaskDependencies(on: others, rule: others.isEmpty ? .allSucceeded : .allEnded),
       tags: Set(tags ?? []),
       timeLimit: timeLimit,
       availableDate: availableDate.storable

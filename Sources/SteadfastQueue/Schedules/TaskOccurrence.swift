@@ -15,9 +15,8 @@ public struct TaskOccurrence: Sendable, Hashable {
   public let isLate: Bool
   /// The number of earlier dates that were missed, and that this occurrence also covers.
   ///
-  /// The number is 0 unless the schedule has `missed: .once`, and at most about 10,000. If the
-  /// occurrences of a schedule may overlap, the number is known only in an occurrence's first
-  /// attempt.
+  /// The number is 0 unless the schedule has `missed: .once`, and at most about 10,000. It is known
+  /// until another occurrence of the schedule begins.
   public let missedCount: Int
 
   /// The number of seconds after which an attempt counts as late.
@@ -53,11 +52,8 @@ extension TaskID {
   var isOccurrence: Bool { high & 0xF000 == 0x8000 && low >> 62 == 0b10 }
 
   /// The key of the schedule that the occurrence belongs to.
-  var scheduleKey: ScheduleKey { scheduleKey(ofQueue: nil) }
-
-  /// Returns the key of the schedule that the occurrence belongs to, in the queue with this name.
-  func scheduleKey(ofQueue queue: String?) -> ScheduleKey {
-    ScheduleKey(bits: (high & 0xFFF) << 24 | low >> Self.dateBits & 0xFF_FFFF, queue: queue)
+  var scheduleKey: ScheduleKey {
+    ScheduleKey(bits: (high & 0xFFF) << 24 | low >> Self.dateBits & 0xFF_FFFF)
   }
 
   /// The date of the occurrence, if the task belongs to a schedule; `nil` for other tasks.
@@ -67,16 +63,11 @@ extension TaskID {
   }
 }
 
-/// Identifies a schedule by a 36-bit hash of its name, and by its queue.
+/// Identifies a schedule of a queue by a 36-bit hash of its name.
 struct ScheduleKey: Hashable, Sendable {
   let bits: UInt64
-  /// The name of the schedule's queue; `nil` if that is the queue that uses the key.
-  let queue: String?
 
-  init(bits: UInt64, queue: String? = nil) {
-    self.bits = bits
-    self.queue = queue
-  }
+  init(bits: UInt64) { self.bits = bits }
 
   /// Makes the key for a schedule's name; it is the same in every process.
   ///
@@ -85,10 +76,11 @@ struct ScheduleKey: Hashable, Sendable {
   init(_ name: String) { self.init(bits: name.utf8.stableHash >> 28) }
 
   /// The name under which the schedule is stored.
-  var valueName: String {
-    let name = "steadfast.schedule.\(Hexadecimal.text(bits, digits: 9))"
-    return queue.map { "\(name) \($0)" } ?? name
-  }
+  var valueName: String { "steadfast.schedule.\(Hexadecimal.text(bits, digits: 9))" }
+
+  /// The name under which the ID of an occurrence is stored that has begun, while its schedule is
+  /// removed.
+  var begunName: String { "steadfast.begun.\(Hexadecimal.text(bits, digits: 9))" }
 
   /// The number of the part of the ``ScheduleIndex`` that lists the schedule.
   var part: Int { Int(bits >> 30) }
@@ -102,9 +94,9 @@ public struct TaskSchedule: Sendable, Hashable {
   public let rule: String
   /// The name under which the handler of the schedule's tasks is registered.
   public let taskName: String
-  /// The current occurrence, which waits or is running; `nil` if the schedule is parked.
+  /// The next occurrence, which has not begun; `nil` if the schedule is parked.
   public let occurrence: TaskID?
-  /// The date of the current occurrence; if the schedule is parked, the date of the last
+  /// The date of the next occurrence; if the schedule is parked, the date of the last
   /// occurrence.
   public let date: Date
   /// Why the schedule is parked; `nil` if it is not.

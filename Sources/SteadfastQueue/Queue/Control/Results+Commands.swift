@@ -186,9 +186,6 @@ extension Results {
 
   /// Stores changes to tasks that no queue has claimed, and reports the changes that were stored.
   ///
-  /// If `others` is empty, and a change ends an occurrence of a schedule, the next occurrence is
-  /// added in the same batch.
-  ///
   /// - Parameters:
   ///   - batch: The changes, one for each task.
   ///   - records: The tasks before the changes.
@@ -215,10 +212,7 @@ extension Results {
     }
     let (results, isAnswerLost): ([ChangeOutcome], Bool)
     do {
-      let ends = occurrenceEnds(in: batch, of: records)
-      let answer =
-        try await others.isEmpty
-        ? occurrences.send(batch, ending: ends) : storage.send(batch + others)
+      let answer = try await storage.send(batch + others)
       let outcomes = try await reconciledOutcomes(in: answer, of: batch)
       (results, isAnswerLost) = (outcomes, outcomes != answer.outcomes)
     } catch {
@@ -258,15 +252,6 @@ extension Results {
     )
     observers.events.postEnqueuedEvent(of: settlement.record.id)
     reportStored(CollectionOfOne(settlement))
-  }
-
-  private func occurrenceEnds(
-    in batch: [TaskChange],
-    of records: [TaskRecord]
-  ) -> [OccurrenceEnd] {
-    batch.enumerated().compactMap { index, change in
-      OccurrenceEnd(index, change, ofQueue: otherQueue(of: records[index]))
-    }
   }
 
   /// Notifies other queues of the group about changes to their tasks.

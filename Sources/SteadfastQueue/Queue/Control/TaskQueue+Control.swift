@@ -1,3 +1,4 @@
+import Synchronization
 public import SystemFoundation
 
 /// Controls single tasks, or all tasks that match a filter.
@@ -16,7 +17,7 @@ extension TaskQueue {
   ///   call for the task waits for an unavailable store.
   @discardableResult
   public nonisolated func cancel(_ id: TaskID) async throws -> Bool {
-    try await core.opened.results.carryOut(.cancel, for: id)
+    try await core.endTasks { try await $0.carryOut(.cancel, for: id) }
   }
 
   /// Cancels the tasks that match a filter, as ``cancel(_:)`` does, and returns their number.
@@ -33,10 +34,9 @@ extension TaskQueue {
   ///   then.
   @discardableResult
   public nonisolated func cancel(matching filter: TaskFilter) async throws -> Int {
-    try await core.opened.results.carryOut(
-      .cancel,
-      forAll: filter.narrowed(to: TaskState.unfinished)
-    )
+    try await core.endTasks {
+      try await $0.carryOut(.cancel, forAll: filter.narrowed(to: TaskState.unfinished))
+    }
   }
 
   /// Cancels all tasks that have not ended, and returns their number.
@@ -185,7 +185,7 @@ extension TaskQueue {
   ///   call for the task waits for an unavailable store.
   @discardableResult
   public nonisolated func remove(_ id: TaskID) async throws -> Bool {
-    try await core.opened.results.carryOut(.remove, for: id)
+    try await core.endTasks { try await $0.carryOut(.remove, for: id) }
   }
 
   /// Removes the tasks that match a filter, as ``remove(_:)`` does, and returns their number.
@@ -193,7 +193,24 @@ extension TaskQueue {
   /// - Throws: the same errors as ``cancel(matching:)``; some tasks may have been removed by then.
   @discardableResult
   public nonisolated func remove(matching filter: TaskFilter) async throws -> Int {
-    try await core.opened.results.carryOut(.remove, forAll: filter)
+    try await core.endTasks { try await $0.carryOut(.remove, forAll: filter) }
+  }
+}
+
+extension QueueCore {
+  /// Opens the store, and carries out a command that may end occurrences before they begin; then
+  /// the schedules of the queues in this process advance.
+  fileprivate func endTasks<Result>(
+    _ carryOut: (Results) async throws -> Result
+  ) async throws -> Result {
+    let results = try await opened.results
+    let result = try await carryOut(results)
+    for queue in [self] + (services.storage.group?.otherQueues ?? [])
+    where queue.upkeep.state.withLock(\.schedulesAreDue) {
+      // If the store fails, the next claim or the next run does it.
+      try? await queue.schedules.restoreSchedules()
+    }
+    return result
   }
 }
 

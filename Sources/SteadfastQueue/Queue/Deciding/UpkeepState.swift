@@ -13,6 +13,8 @@ struct UpkeepState: Sendable {
   var conditions = ConditionState()
   /// When the occurrences of schedules were last checked.
   var schedulesDate: Date?
+  /// Whether an occurrence may have been cancelled or removed before it began.
+  var schedulesAreDue = false
   /// The budget of the current run, if it has one.
   var budget: RunBudget?
   /// Whether a call to the store failed, and its change may be stored nevertheless.

@@ -87,14 +87,8 @@ struct GroupStore: StoreWrapper {
     }
   }
 
-  /// Returns a copy of a record with the queue's name, or with the stored form of the queue's name
-  /// that the record already has.
-  ///
-  /// A record has a queue's name if it is a task of another queue's schedule.
   private func assignedToQueue(_ record: TaskRecord) -> TaskRecord {
-    let queue =
-      record.queue.isEmpty ? queue : TaskQueueGroup.storedName(ofQueue: record.queue)
-    return queue == record.queue ? record : record.replacing(queue: queue)
+    record.queue == queue ? record : record.replacing(queue: queue)
   }
 
   /// Returns a copy of a filter that matches only tasks of the queue, unless the filter already has
@@ -111,16 +105,9 @@ struct GroupStore: StoreWrapper {
   /// All queues share the application's values. Of the package's own values, whose names start with
   /// `steadfast.`, each queue has its own, so the queue's name is added to the value's name.
   private func valueName(_ name: String) -> String {
-    guard name.utf8.starts(with: "steadfast.".utf8) else { return name }
-    // A space in the name means that the caller has already added a queue's name, as for another
-    // queue's schedules. Otherwise, only a name with a slash contains a string of the application.
-    let end = name.utf8.firstIndex { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: " ") }
-    if let end, name.utf8[end] == UInt8(ascii: " ") {
-      let other = String(name[end...].dropFirst())
-      return TaskQueueGroup.storedName(ofQueue: other).isEmpty ? String(name[..<end]) : name
-    }
-    guard !queue.isEmpty else { return name }
-    guard let end else { return "\(name) \(queue)" }
+    guard !queue.isEmpty, name.utf8.starts(with: "steadfast.".utf8) else { return name }
+    // Only a name with a slash contains a string of the application.
+    guard let end = name.utf8.firstIndex(of: UInt8(ascii: "/")) else { return "\(name) \(queue)" }
     // After the slash follows a task name, of tasks with a rate limit, which may contain any
     // characters. So insert the queue's name before the slash, and end it with a character that no
     // queue's name contains. If it came last, the tasks named "Mail q" of the default queue would

@@ -31,10 +31,10 @@ extension Claimer {
     let date = self.now
     let handled = handlers.capacities
     do {
-      let (isFirst, wentBack, conditions, isInDoubt) = upkeep.state.withLock {
+      let (isFirst, wentBack, conditions, isInDoubt, schedulesAreDue) = upkeep.state.withLock {
         let isFirst = $0.dates.isUnused
         let wentBack = $0.dates.detectStepBack(to: date, lastRead: dispatch.latestDate.value)
-        return (isFirst, wentBack, $0.conditions.holding, $0.isInDoubt)
+        return (isFirst, wentBack, $0.conditions.holding, $0.isInDoubt, $0.schedulesAreDue)
       }
       if wentBack {
         dispatch.latestDate.reset(to: date)
@@ -42,6 +42,9 @@ extension Claimer {
       }
       if !parked.isEmpty { try await storage.bestEffort { try await unparkTasks(named: parked) } }
       if isInDoubt { try await storage.bestEffort { try await results.reconcileOutcomes() } }
+      if schedulesAreDue {
+        try await storage.bestEffort { try await schedules.restoreSchedules() }
+      }
       try await extendOverdueLeases()
       let (now, room) = dispatch.machine.withLock { machine in
         (
@@ -557,7 +560,7 @@ extension Claimer {
     dispatch.lookForWork()
     await results.refreshAwaitedOutcomes()
     do {
-      try await schedules.restoreSchedulesEachHour()
+      try await schedules.restoreSchedulesEachMinute()
     } catch {
       dispatch.fail(error, to: "update its schedules")
     }

@@ -22,7 +22,7 @@ extension QueueCore {
     }
     let begin = now
     if record.id.isOccurrence {
-      switch await occurrences.decideStart(of: record, at: begin) {
+      switch await occurrences.begin(record, at: begin) {
       case .perform(let occurrence): context.setOccurrence(occurrence)
       case .skip(let change):
         return await settleWithoutAttempt(task, worker, change(task.lease))

@@ -98,10 +98,7 @@ extension Results {
     if !shared.isEmpty { await observers.changes.beginAttemptResults(of: shared) }
     defer { if !shared.isEmpty { observers.changes.markAttemptResultsReported(of: shared) } }
     do {
-      // Usually no occurrence of a schedule ends. Then avoid one more asynchronous call.
-      let ends = OccurrenceEnd.all(in: settlements)
-      let answer =
-        try await ends.isEmpty ? storage.send(batch) : occurrences.send(batch, ending: ends)
+      let answer = try await storage.send(batch)
       let isInDoubt = answer.wasResent || settlements.contains(where: \.isInDoubt)
       let results =
         try await isInDoubt
@@ -224,8 +221,18 @@ extension Results {
     case .end, .remove:
       // The next task with the same unique key may be available now.
       if settlement.record.uniqueKey != nil { dispatch.lookForWork() }
+      if settlement.record.id.isOccurrence { checkSchedules(after: settlement) }
     case .insert, .extend, .memory(.remember), .broad, .setValue: break
     }
+  }
+
+  /// Lets a run check the schedules if an occurrence was cancelled or removed, perhaps before it
+  /// began: then the schedule must advance.
+  private func checkSchedules(after settlement: Settlement) {
+    if let end = settlement.change.end, end.state != .cancelled { return }
+    let owner = otherQueue(of: settlement.record).flatMap(queue)?.upkeep ?? upkeep
+    owner.state.withLock { $0.schedulesAreDue = true }
+    owner.dispatch.lookForWork()
   }
 
   private func lookForWork(after move: TaskMove, _ settlement: Settlement) {

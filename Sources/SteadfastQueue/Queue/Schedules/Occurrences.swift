@@ -1,9 +1,10 @@
 import SystemFoundation
 
-/// Advances schedules when their occurrences start and end.
+/// Advances schedules when their occurrences begin.
 ///
-/// An occurrence is the task for one date of a schedule. A schedule refers to its current
-/// occurrence, which waits or is being performed.
+/// An occurrence is the task for one date of a schedule. A schedule refers to its next occurrence.
+/// When that occurrence begins, the schedule advances: one batch adds the following occurrence,
+/// which waits until this one has ended, and makes it the next.
 final class Occurrences: QueuePart {
   let services: QueueServices
   let upkeep: Upkeep
@@ -12,9 +13,6 @@ final class Occurrences: QueuePart {
     services = upkeep.services
     self.upkeep = upkeep
   }
-
-  /// The maximum number of times that a schedule is read again because another process changed it.
-  static let maxReads = 100
 }
 
 /// A step of a schedule, which sets the schedule and adds its next occurrence.
@@ -30,107 +28,21 @@ struct ScheduleStep {
   var catchUp: CatchUp?
   /// The stored value of the schedule after the step.
   let bytes: [UInt8]
-  /// The schedule before the step; `nil` if it is new.
-  var before: StoredSchedule?
-  /// The index of the change that ends the previous occurrence, in the batch that contains the
-  /// step.
-  var endIndex: Int?
-}
-
-/// A change in a batch that ends an occurrence.
-struct OccurrenceEnd {
-  /// The index of the change in the batch.
-  let index: Int
-  let id: TaskID
-  /// The name of the queue to which the occurrence belongs; `nil` for the queue that stores the
-  /// batch.
-  let queue: String?
-  /// The creation time of the newest occurrence that the batch ends, in milliseconds.
-  ///
-  /// The occurrences that the batch adds get IDs with a later time, even if no time has passed.
-  /// Otherwise, a call that cancels all tasks in the order of their IDs would find the occurrences
-  /// that it has added, cancel them too, and never end.
-  var latest: UInt64
-  /// Whether the occurrence was performed or cancelled by a caller; `false` if it was missed.
-  let wasHandled: Bool
-
-  /// Describes a change in a batch; `nil` if the change does not end an occurrence.
-  init?(
-    _ index: Int,
-    _ change: TaskChange,
-    ofQueue queue: @autoclosure () -> String? = nil,
-    wasHandled: Bool = true
-  ) {
-    guard case .end(let target, _) = change, target.id.isOccurrence else { return nil }
-    self.init(index, target.id, ofQueue: queue(), wasHandled: wasHandled)
-  }
-
-  /// Returns the settlements that end an occurrence.
-  ///
-  /// The changes in the batch must have the order of the settlements.
-  static func all(in settlements: some Collection<Settlement>) -> [OccurrenceEnd] {
-    // Most batches end no occurrence.
-    guard settlements.contains(where: { $0.record.id.isOccurrence }) else { return [] }
-    return settlements.enumerated().compactMap { index, settlement in
-      OccurrenceEnd(index, settlement.change, wasHandled: settlement.wasBegun)
-    }
-  }
-
-  init(_ index: Int, _ id: TaskID, ofQueue queue: String? = nil, wasHandled: Bool = true) {
-    self.index = index
-    self.id = id
-    self.queue = queue
-    latest = id.madeMilliseconds
-    self.wasHandled = wasHandled
-  }
-
-  func replacing(latest: UInt64) -> OccurrenceEnd {
-    var end = self
-    end.latest = latest
-    return end
-  }
-
-  var key: ScheduleKey { id.scheduleKey(ofQueue: queue) }
 }
 
 /// Makes steps of schedules, most of which advance a schedule to its next date.
 extension Occurrences {
-  /// Returns the step that follows the end of an occurrence.
-  ///
-  /// The result is `nil` if the occurrence is not the current one of its schedule.
-  func step(
-    after end: OccurrenceEnd,
-    attempt: Int
-  ) async throws -> ScheduleStep? {
-    guard let (schedule, old) = try await storedSchedule(for: end.key), schedule.id == end.id
-    else { return nil }
-    return try stepToNextDate(
-      of: end.key,
-      from: old,
-      schedule,
-      wasHandled: end.wasHandled,
-      attempt: attempt,
-      after: end.latest
-    )
-  }
-
-  /// Returns the `Occurrences` of the queue to which a schedule belongs; `nil` if that queue is not
-  /// in this process.
-  func owner(of key: ScheduleKey) -> Occurrences? {
-    guard let name = key.queue else { return self }
-    return queue(named: name)?.occurrences
-  }
-
   /// Returns the step that advances a schedule to its next date.
   ///
   /// - Parameters:
   ///   - key: The key of the schedule.
   ///   - old: The stored value of the schedule.
   ///   - schedule: The schedule, decoded from `old`.
-  ///   - wasHandled: Whether the current occurrence was performed or cancelled by a caller.
+  ///   - wasHandled: Whether the next occurrence begins or was cancelled by a caller; `false` if
+  ///     its date was missed.
   ///   - attempt: A number that is added to the time in the ID of the new occurrence, so that each
   ///     try uses another ID.
-  ///   - latest: A time in milliseconds; the ID of the new occurrence contains a later one.
+  ///   - others: The tasks until whose end the new occurrence waits.
   /// - Returns: The step.
   /// - Throws: What encoding the schedule throws.
   func stepToNextDate(
@@ -139,12 +51,11 @@ extension Occurrences {
     _ schedule: StoredSchedule,
     wasHandled: Bool,
     attempt: Int,
-    after latest: UInt64 = 0
+    after others: Set<TaskID>
   ) throws -> ScheduleStep {
     let now = self.now
-    let before = schedule
     var schedule = schedule
-    let rule = (owner(of: key) ?? self).handlers.zones.rule(of: schedule.definition)
+    let rule = handlers.zones.rule(of: schedule.definition)
     let catchUp = schedule.advance(wasHandled: wasHandled, now: now, rule)
     var step = try step(
       of: key,
@@ -152,10 +63,9 @@ extension Occurrences {
       to: schedule,
       now: now,
       attempt: attempt,
-      after: latest
+      after: others
     )
     step.catchUp = catchUp
-    step.before = before
     return step
   }
 
@@ -169,7 +79,7 @@ extension Occurrences {
   ///   - now: The current date.
   ///   - attempt: A number that is added to the time in the ID of the new occurrence, so that each
   ///     try uses another ID.
-  ///   - latest: A time in milliseconds; the ID of the new occurrence contains a later one.
+  ///   - others: The tasks until whose end the occurrence waits.
   ///   - availableDate: When the occurrence may start; `nil` for the schedule's date plus its
   ///     spread.
   /// - Returns: The step.
@@ -180,7 +90,7 @@ extension Occurrences {
     to schedule: StoredSchedule,
     now: Date,
     attempt: Int,
-    after latest: UInt64 = 0,
+    after others: Set<TaskID>,
     availableDate: Date? = nil
   ) throws -> ScheduleStep {
     var schedule = schedule
@@ -189,9 +99,17 @@ extension Occurrences {
       do throws(TaskQueueError) {
         // The new ID needs a later time than the previous one, even if the clock stands still or
         // was set back.
-        let previous = max(latest, schedule.id?.madeMilliseconds ?? 0)
+        let previous = schedule.id?.madeMilliseconds ?? 0
         let made = max(now.milliseconds, previous + 1) + UInt64(attempt)
-        next = try newOccurrence(of: schedule, key, availableDate, made: made, now: now)
+        let template = schedule.definition.task
+        next = template.record(
+          id: TaskID(occurrenceOf: key, at: schedule.date, made: made),
+          payload: try template.payload,
+          prohibitsBackoff: configuration.prohibitsBackoff,
+          availableDate: availableDate ?? schedule.availableDate,
+          after: others,
+          now: now
+        )
       } catch {
         schedule.park(because: error.message)
       }
@@ -199,33 +117,13 @@ extension Occurrences {
     schedule.id = next?.id
     let bytes = try schedule.bytes
     var changes: [TaskChange] = [.setValue(named: key.valueName, from: old, to: bytes)]
-    if let next {
-      let record = key.queue.map(next.replacing) ?? next
-      changes.append(.insert(record, onDuplicate: .keep))
-    }
+    if let next { changes.append(.insert(next, onDuplicate: .keep)) }
     return ScheduleStep(
       key: key,
       schedule: schedule,
       changes: changes,
       next: next,
       bytes: bytes
-    )
-  }
-
-  private func newOccurrence(
-    of schedule: StoredSchedule,
-    _ key: ScheduleKey,
-    _ availableDate: Date?,
-    made milliseconds: UInt64,
-    now: Date
-  ) throws(TaskQueueError) -> TaskRecord {
-    let template = schedule.definition.task
-    return template.record(
-      id: TaskID(occurrenceOf: key, at: schedule.date, made: milliseconds),
-      payload: try template.payload,
-      prohibitsBackoff: owner(of: key)?.configuration.prohibitsBackoff ?? false,
-      availableDate: availableDate ?? schedule.availableDate,
-      now: now
     )
   }
 
@@ -277,7 +175,7 @@ enum ScheduleValue {
   case unreadable([UInt8], TaskQueueError)
 }
 
-/// Decides before an attempt whether a later occurrence takes its place, because dates have passed.
+/// Begins occurrences.
 extension Occurrences {
   /// What to do with an occurrence that was claimed.
   enum OccurrenceStart {
@@ -288,48 +186,112 @@ extension Occurrences {
 
   /// Decides whether a claimed occurrence starts, or is replaced by a later one.
   ///
-  /// If the store fails, this stops the run.
-  func decideStart(of record: TaskRecord, at now: Date) async -> OccurrenceStart {
+  /// If this is the next occurrence of its schedule, the schedule advances. If the store fails,
+  /// this stops the run.
+  func begin(_ record: TaskRecord, at now: Date) async -> OccurrenceStart {
     do {
-      if let occurrence = try await startedOccurrence(of: record, now: now) {
+      if let occurrence = try await occurrence(beginningWith: record, now: now) {
         return .perform(occurrence)
       }
       return .skip { .cancel(.claimed($0), at: now, retains: false) }
     } catch {
-      dispatch.fail(error, to: "read a schedule")
+      dispatch.fail(error, to: "advance a schedule")
       return .skip { .release($0) }
     }
   }
 
-  /// Returns the information for the handler of an occurrence that starts.
+  /// Advances the schedule of an occurrence, if that is the schedule's next one, and returns the
+  /// information for its handler.
   ///
-  /// If the schedule allows occurrences to overlap, this also adds the next one. An occurrence that
-  /// is not the current one of its schedule also starts: it was current when it was claimed, or it
-  /// had ended, and a caller retried it.
+  /// An occurrence that is not the next one begins, too: it has begun before, or it had ended, and
+  /// a caller retried it. The occurrence that is added waits until this one has ended, unless they
+  /// may overlap. If this process dies after this call, the added occurrence waits for the next
+  /// attempt at this one.
   ///
   /// - Returns: The information; `nil` if the occurrence does not start, because a later one
   ///   replaces it.
   /// - Throws: What the store throws.
-  private func startedOccurrence(
-    of record: TaskRecord,
+  private func occurrence(
+    beginningWith record: TaskRecord,
     now: Date
   ) async throws -> TaskOccurrence? {
     let key = record.id.scheduleKey
     let date = record.id.occurrenceDate ?? record.availableDate
-    guard let schedule = try await storedSchedule(for: key)?.schedule else {
-      return TaskOccurrence(date: date, delay: .zero, missedCount: 0, now: now)
+    var retries = 0
+    var unanswered: ScheduleStep?
+    for attempt in 0..<QueueStore.maxConflictRetries {
+      guard let (schedule, bytes) = try await storedSchedule(for: key) else {
+        return TaskOccurrence(date: date, delay: .zero, missedCount: 0, now: now)
+      }
+      if let sent = unanswered, sent.bytes == bytes {
+        prepareEnqueuedEvent(of: sent)
+        report(sent)
+      }
+      unanswered = nil
+      if schedule.replaced == record.id { return nil }
+      let isNext = schedule.id == record.id
+      let begun = schedule.begun?.id == record.id ? schedule.begun : nil
+      let occurrence = TaskOccurrence(
+        date: date,
+        delay: .seconds(schedule.delay ?? 0),
+        missedCount: (isNext ? schedule.missedCount : begun?.missedCount) ?? 0,
+        now: now
+      )
+      guard isNext else { return occurrence }
+      let isReplaced = isReplaced(record, in: schedule, now: now)
+      var next = schedule
+      if isReplaced {
+        next.replaced = record.id
+      } else {
+        next.begun = StoredSchedule.Begun(id: record.id, missedCount: schedule.missedCount)
+      }
+      let step = try stepToNextDate(
+        of: key,
+        from: bytes,
+        next,
+        wasHandled: !isReplaced,
+        attempt: attempt,
+        after: schedule.overlaps && !isReplaced ? [] : [record.id]
+      )
+      do {
+        if try await send(step, { try await storage.send($0).outcomes }) {
+          return isReplaced ? nil : occurrence
+        }
+        // If the task was removed, nothing can wait for it. Its lease is stale, too.
+        if try await storage.record(of: record.id) == nil { return nil }
+      } catch {
+        try await storage.waitToRetry(after: error, &retries)
+        unanswered = step
+      }
     }
-    if isReplaced(record, in: schedule, now: now) { return nil }
-    let isCurrent = schedule.id == record.id
-    if isCurrent, schedule.overlaps {
-      _ = try await sendStep(after: OccurrenceEnd(0, record.id), with: [])
-    }
-    return TaskOccurrence(
-      date: date,
-      delay: .seconds(schedule.delay ?? 0),
-      missedCount: isCurrent ? schedule.missedCount ?? 0 : 0,
-      now: now
+    throw TaskQueueError.endlessConflictError(
+      in: store,
+      over: "a schedule",
+      changedBy: "other processes"
     )
+  }
+
+  /// Sends a step to the store, and reports it to observers.
+  ///
+  /// - Returns: Whether the step is stored; `false` if another process has changed the schedule.
+  func send(
+    _ step: ScheduleStep,
+    _ send: ([TaskChange]) async throws -> [ChangeOutcome]
+  ) async throws -> Bool {
+    prepareEnqueuedEvent(of: step)
+    let outcomes: [ChangeOutcome]
+    do {
+      outcomes = try await send(step.changes)
+    } catch {
+      withdrawEnqueuedEvent(of: step)
+      throw error
+    }
+    guard !outcomes.contains(where: \.refusesStep) else {
+      withdrawEnqueuedEvent(of: step)
+      return false
+    }
+    report(step)
+    return true
   }
 
   /// Returns whether a task is an occurrence that must not start, because a later one replaces it.
@@ -380,167 +342,24 @@ extension RateLimits {
   }
 }
 
-/// Adds the next occurrence of a schedule in the batch that ends the current one.
+/// Reports steps to observers.
 extension Occurrences {
-  /// The outcomes of the changes in a batch, and whether the batch was sent more than once.
-  typealias StoreAnswer = (outcomes: [ChangeOutcome], wasResent: Bool)
-
-  /// Sends a batch that ends occurrences, with the steps of their schedules, to the store.
-  ///
-  /// The store refuses a batch if another process has changed one of the schedules. Then this sends
-  /// a batch for each occurrence, after reading the schedule again.
-  func send(
-    _ batch: [TaskChange],
-    ending ends: [OccurrenceEnd]
-  ) async throws -> StoreAnswer {
-    guard let latest = ends.map(\.latest).max() else { return try await storage.send(batch) }
-    let ends = ends.map { $0.replacing(latest: latest) }
-    // If calls to the store are repeated after errors, send a batch for each occurrence. If the
-    // answer to a batch is lost, the value of its schedule shows whether it was stored, but only if
-    // there is one schedule.
-    if batch.count > 1, storage.retryingStore == nil,
-      let answer = try await sendTogether(batch, ending: ends)
-    {
-      return answer
-    }
-    var outcomes = [ChangeOutcome?](repeating: nil, count: batch.count)
-    var wasResent = false
-    for end in ends {
-      let answer = try await sendStep(after: end, with: [batch[end.index]])
-      outcomes[end.index] = answer.outcomes[0]
-      wasResent = wasResent || answer.wasResent
-    }
-    let others = batch.indices.filter { outcomes[$0] == nil }
-    if !others.isEmpty {
-      let answer = try await storage.send(others.map { batch[$0] })
-      for (index, outcome) in zip(others, answer.outcomes) { outcomes[index] = outcome }
-      wasResent = wasResent || answer.wasResent
-    }
-    return (outcomes.compactMap(\.self), wasResent)
-  }
-
-  /// Sends a batch that ends occurrences, with the steps of all their schedules.
-  ///
-  /// - Returns: The answer; `nil` if the store refused the batch because a schedule has changed.
-  private func sendTogether(
-    _ batch: [TaskChange],
-    ending ends: [OccurrenceEnd]
-  ) async throws -> StoreAnswer? {
-    var steps: [ScheduleStep] = []
-    // Schedules with the same name in several queues may have occurrences with the same ID.
-    var counts: [UInt64: Int] = [:]
-    for end in ends {
-      let attempt = counts[end.key.bits, default: 0]
-      guard var step = try await step(after: end, attempt: attempt) else { continue }
-      counts[end.key.bits] = attempt + 1
-      step.endIndex = end.index
-      steps.append(step)
-    }
-    let results = try await reportingSteps(steps) {
-      try await storage.send(batch + steps.flatMap(\.changes))
-    }
-    guard let results else { return nil }
-    return (Array(results.outcomes.prefix(batch.count)), results.wasResent)
-  }
-
-  /// Sends changes to the store, together with the step that follows an occurrence.
-  ///
-  /// The occurrence ends with these changes, or it starts and the next one may overlap with it. If
-  /// another process changes the schedule in between, this reads the schedule and sends the changes
-  /// again. If the occurrence is not the current one of its schedule, only `changes` are sent.
-  func sendStep(
-    after end: OccurrenceEnd,
-    with changes: [TaskChange]
-  ) async throws -> StoreAnswer {
-    var retries = 0
-    var unanswered: ScheduleStep?
-    for attempt in 0..<QueueStore.maxConflictRetries {
-      var step = try await step(after: end, attempt: attempt)
-      step?.endIndex = changes.isEmpty ? nil : 0
-      if step == nil, let sent = unanswered,
-        try await store.value(named: end.key.valueName) == sent.bytes
-      {
-        // The step of an earlier try was stored, although the answer was lost.
-        prepareEnqueuedEvent(of: sent)
-        report(sent)
-        unanswered = nil
-      }
-      guard let step else {
-        if changes.isEmpty { return ([], false) }
-        let answer = try await storage.send(changes)
-        return (answer.outcomes, answer.wasResent || retries > 0)
-      }
-      do {
-        let answer = try await reportingSteps([step]) {
-          try await storage.send(changes + step.changes)
-        }
-        if let answer { return (Array(answer.outcomes.prefix(changes.count)), retries > 0) }
-      } catch {
-        try await storage.waitToRetry(after: error, &retries)
-        unanswered = step
-      }
-    }
-    throw TaskQueueError.endlessConflictError(
-      in: store,
-      over: "a schedule",
-      changedBy: "other processes"
-    )
-  }
-
-  /// Calls a closure that sends a batch with steps of schedules, and reports the steps to
-  /// observers.
-  ///
-  /// A step is reverted instead of reported if the store has refused the end of the previous
-  /// occurrence as stale, and that occurrence has not ended.
-  ///
-  /// - Returns: The answer; `nil` if the store refused the batch.
-  func reportingSteps(
-    _ steps: [ScheduleStep],
-    _ send: () async throws -> StoreAnswer
-  ) async throws -> StoreAnswer? {
-    for step in steps { prepareEnqueuedEvent(of: step) }
-    let answer: StoreAnswer
-    do {
-      answer = try await send()
-    } catch {
-      for step in steps { withdrawEnqueuedEvent(of: step) }
-      throw error
-    }
-    guard !answer.outcomes.contains(where: \.refusesStep) else {
-      for step in steps { withdrawEnqueuedEvent(of: step) }
-      return nil
-    }
-    for step in steps {
-      if let index = step.endIndex, answer.outcomes[index] == .stale,
-        try await revertUnlessEnded(step)
-      {
-        withdrawEnqueuedEvent(of: step)
-      } else {
-        report(step)
-      }
-    }
-    return answer
-  }
-
   private func prepareEnqueuedEvent(of step: ScheduleStep) {
-    guard let next = step.next else { return }
-    (owner(of: step.key) ?? self).observers.prepareEnqueuedEvents(of: [next])
+    if let next = step.next { observers.prepareEnqueuedEvents(of: [next]) }
   }
 
   private func withdrawEnqueuedEvent(of step: ScheduleStep) {
-    guard let next = step.next else { return }
-    (owner(of: step.key) ?? self).observers.withdrawEnqueuedEvents(of: CollectionOfOne(next))
+    if let next = step.next {
+      observers.withdrawEnqueuedEvents(of: CollectionOfOne(next))
+    }
   }
 
-  /// Reports a step to the observers of the schedule's queue, or to those of this queue if the
-  /// schedule's queue is not in this process.
   private func report(_ step: ScheduleStep) {
-    let owner = owner(of: step.key)
-    (owner ?? self).postEvents(of: step)
+    postEvents(of: step)
     guard let next = step.next else { return }
-    (owner ?? self).observers.events.postEnqueuedEvent(of: next.id)
-    owner?.upkeep.reportIfUnhandled(next)
-    owner?.dispatch.lookForWork(at: next.availableDate)
+    observers.events.postEnqueuedEvent(of: next.id)
+    upkeep.reportIfUnhandled(next)
+    dispatch.lookForWork(at: next.availableDate)
   }
 
   private func postEvents(of step: ScheduleStep) {
@@ -568,85 +387,12 @@ extension Occurrences {
 }
 
 extension ChangeOutcome {
-  /// Whether the store refused the whole batch, because a schedule has changed or an ID is in use.
+  /// Whether the store refused the whole batch, because a schedule has changed, an ID is in use, or
+  /// a task until whose end an occurrence should wait is no longer there.
   var refusesStep: Bool {
     switch self {
-    case .valueDiffers, .identityTaken, .batchRefused: true
+    case .valueDiffers, .identityTaken, .unmetDependency, .batchRefused: true
     default: false
     }
-  }
-}
-
-/// Reverts steps that were stored although the previous occurrence has not ended.
-extension Occurrences {
-  /// Reverts a step, unless the previous occurrence has ended.
-  ///
-  /// A batch ends an occurrence and adds the next one. If another process has claimed the
-  /// occurrence in the meantime, the store skips the end as stale, but stores the step. The next
-  /// occurrence must not start yet, and the other process must find the schedule unchanged when the
-  /// occurrence ends.
-  ///
-  /// If this process dies before it has reverted the step, the next occurrence starts at its date,
-  /// even if the previous one is still being performed. So the two may overlap once. When the
-  /// previous one ends, no occurrence is added. So no date is lost or performed twice.
-  ///
-  /// Other ways don't work. A store makes a batch depend only on a value, and no value changes when
-  /// an occurrence is claimed. A batch must not contain a new task that waits for a task that
-  /// another change in the batch ends, or that has the unique key of such a task (``Persistence``).
-  /// And if the end were stored before the step, a process that died in between would leave a
-  /// schedule without an occurrence.
-  ///
-  /// - Returns: Whether the step was reverted. If not, the schedule has advanced.
-  /// - Throws: What the store throws.
-  func revertUnlessEnded(_ step: ScheduleStep) async throws -> Bool {
-    guard let before = step.before, let id = before.id, try await isUnfinished(id),
-      try await revert(from: step, to: before)
-    else { return false }
-    // If the occurrence has ended since the first check, the step prevented the next occurrence
-    // from being added then. Add it now.
-    if try await !isUnfinished(id) {
-      let end = OccurrenceEnd(0, id, ofQueue: step.key.queue)
-      _ = try await sendStep(after: end, with: [])
-    }
-    return true
-  }
-
-  private func isUnfinished(_ id: TaskID) async throws -> Bool {
-    let filter = TaskFilter(ids: [id], queue: nil, states: TaskState.unfinished)
-    return try await store.contains(filter)
-  }
-
-  /// Restores a schedule as it was before a step, and removes the occurrence that the step added.
-  ///
-  /// - Returns: `false` if the schedule has advanced further, or if the added occurrence has
-  ///   started; otherwise `true`.
-  private func revert(
-    from step: ScheduleStep,
-    to before: StoredSchedule
-  ) async throws -> Bool {
-    let key = step.key
-    var retries = 0
-    for _ in 0..<Self.maxReads {
-      guard let (current, bytes) = try await storedSchedule(for: key),
-        current.id == step.schedule.id, current.date == step.schedule.date
-      else { return false }
-      let earlier = bytes == step.bytes ? before : current.restoringOccurrence(of: before)
-      let earlierBytes = try earlier.bytes
-      var changes = [TaskChange.setValue(named: key.valueName, from: bytes, to: earlierBytes)]
-      if let next = step.next {
-        changes.append(.cancel(.unclaimed(next.id), at: now, retains: false))
-      }
-      do {
-        let outcomes = try await storage.send(changes).outcomes
-        if outcomes.contains(.valueDiffers) { continue }
-        guard outcomes.last == .stale else { return true }
-        // The added occurrence has started, so it stays the current one.
-        _ = try await storage.send([.setValue(named: key.valueName, from: earlierBytes, to: bytes)])
-        return false
-      } catch {
-        try await storage.waitToRetry(after: error, &retries)
-      }
-    }
-    return false
   }
 }

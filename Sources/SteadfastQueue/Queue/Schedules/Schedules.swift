@@ -53,18 +53,22 @@ extension Schedules {
     try await changeSchedule(named: name) { _ in
       let old: [UInt8]
       let waiting: [TaskRecord]
+      var changes: [TaskChange] = []
       switch try await occurrences.scheduleValue(for: key) {
       case .schedule(let schedule, let bytes):
         guard schedule.name == name else { return true }
         old = bytes
         waiting = try await waitingOccurrences(of: schedule)
+        if let id = try await unfinishedOccurrence(begunIn: schedule) {
+          changes.append(try await change(toBegunOccurrence: id, of: key))
+        }
       case .unreadable(let bytes, _):
         old = bytes
         waiting = try await waitingOccurrences(of: key)
       case nil: return true
       }
       wasThere = true
-      var changes: [TaskChange] = [.setValue(named: key.valueName, from: old, to: nil)]
+      changes.append(.setValue(named: key.valueName, from: old, to: nil))
       changes += try await indexChanges(removing: key)
       return try await store(changes, cancelling: waiting)
     }
@@ -118,16 +122,30 @@ extension Schedules {
     )
   }
 
-  /// Restores missing occurrences, and resumes parked schedules, when a run starts.
+  /// Advances the schedules whose next occurrences were cancelled or removed, and resumes parked
+  /// ones.
   ///
+  /// A run calls this when it starts, and when an occurrence may have been cancelled.
   /// - Throws: What the store throws.
   func restoreSchedules() async throws {
     let now = self.now
-    upkeep.state.withLock { $0.schedulesDate = now }
+    upkeep.state.withLock { state in
+      state.schedulesDate = now
+      state.schedulesAreDue = false
+    }
+    do {
+      try await restoreStoredSchedules()
+    } catch {
+      upkeep.state.withLock { $0.schedulesAreDue = true }
+      throw error
+    }
+  }
+
+  private func restoreStoredSchedules() async throws {
     for (schedule, bytes) in try await storedSchedules() {
       let key = ScheduleKey(schedule.name)
       var (schedule, bytes) = (schedule, bytes)
-      for attempt in 0..<Occurrences.maxReads {
+      for attempt in 0..<QueueStore.maxConflictRetries {
         if try await restoreOccurrence(of: schedule, bytes, key, attempt) { break }
         guard let changed = try await occurrences.storedSchedule(for: key) else { break }
         (schedule, bytes) = changed
@@ -135,14 +153,15 @@ extension Schedules {
     }
   }
 
-  /// Calls `restoreSchedules()` if the last call was at least an hour ago.
+  /// Calls `restoreSchedules()` if the last call was at least a minute ago.
   ///
-  /// In the meantime, another process may have parked a schedule that this process can resume.
+  /// In the meantime, another process may have cancelled an occurrence, or parked a schedule that
+  /// this process can resume.
   ///
   /// - Throws: What the store throws.
-  func restoreSchedulesEachHour() async throws {
+  func restoreSchedulesEachMinute() async throws {
     guard let last = upkeep.state.withLock({ $0.schedulesDate }),
-      abs(now.timeIntervalSince(last)) >= 3_600
+      abs(now.timeIntervalSince(last)) >= 60
     else { return }
     try await restoreSchedules()
   }
@@ -249,14 +268,17 @@ extension Schedules {
         unread = (bytes, try await waitingOccurrences(of: key))
       }
       var new = StoredSchedule(name, definition, delay: delay, createdAt: now)
+      new.begun = try await begunOccurrence(of: key).map { StoredSchedule.Begun(id: $0) }
       new.advanceToFirstDate(after: now, of: rule)
       var step = try occurrences.step(
         of: key,
         from: unread?.bytes,
         to: new,
         now: now,
-        attempt: attempt
+        attempt: attempt,
+        after: try await tasksToWaitFor(in: new)
       )
+      if new.begun != nil { step.changes.append(try await change(toBegunOccurrence: nil, of: key)) }
       step.changes += try await indexChanges(adding: key)
       return try await store(step, cancelling: unread?.occurrences ?? [])
     }
@@ -292,6 +314,7 @@ extension Schedules {
       return try await store([change], cancelling: [])
     }
     var schedule = changed
+    if let current { schedule.replaced = current.id }
     let keepsDate = before.hasSameDates(as: changed) && !isAhead(before, current, of: now)
     let keptDate = keepsDate ? current?.availableDate : nil
     if keptDate == nil { schedule.advanceToFirstDate(after: now, of: rule) }
@@ -301,9 +324,9 @@ extension Schedules {
       to: schedule,
       now: now,
       attempt: attempt,
+      after: try await tasksToWaitFor(in: schedule),
       availableDate: keptDate
     )
-    step.before = before
     if current != nil, keptDate == nil {
       let count = before.droppedCount(now: now, handlers.zones.rule(of: before.definition))
       step.catchUp = CatchUp(next: schedule.date, skippedCount: count)
@@ -354,16 +377,49 @@ extension Schedules {
       )
       return true
     }
-    if schedule.availableDate > now, !isParked {
-      return try await store(
-        occurrences.step(of: key, from: old, to: schedule, now: now, attempt: attempt),
-        cancelling: []
-      )
-    }
-    return try await store(
-      occurrences.stepToNextDate(of: key, from: old, schedule, wasHandled: true, attempt: attempt),
-      cancelling: []
+    // The next occurrence was cancelled or removed, so its date was handled.
+    let step = try occurrences.stepToNextDate(
+      of: key,
+      from: old,
+      schedule,
+      wasHandled: true,
+      attempt: attempt,
+      after: try await tasksToWaitFor(in: schedule)
     )
+    return try await store(step, cancelling: [])
+  }
+
+  /// Returns the tasks until whose end a new occurrence of a schedule waits: the occurrence that
+  /// began last, unless it has ended or may overlap.
+  private func tasksToWaitFor(in schedule: StoredSchedule) async throws -> Set<TaskID> {
+    if schedule.overlaps { return [] }
+    return try await unfinishedOccurrence(begunIn: schedule).map { [$0] } ?? []
+  }
+
+  /// Returns the ID of the occurrence of a schedule that began last, unless it has ended.
+  private func unfinishedOccurrence(begunIn schedule: StoredSchedule) async throws -> TaskID? {
+    guard let id = schedule.begun?.id, let record = try await storage.record(of: id),
+      !record.state.isFinished
+    else { return nil }
+    return id
+  }
+
+  /// Returns the ID of the occurrence that had begun when a schedule was removed; `nil` if there
+  /// was none.
+  private func begunOccurrence(of key: ScheduleKey) async throws -> TaskID? {
+    try await store.value(named: key.begunName).flatMap {
+      TaskID(String(decoding: $0, as: UTF8.self))
+    }
+  }
+
+  /// Returns the change that stores the ID of the occurrence that has begun, while its schedule is
+  /// removed.
+  private func change(
+    toBegunOccurrence id: TaskID?,
+    of key: ScheduleKey
+  ) async throws -> TaskChange {
+    let old = try await store.value(named: key.begunName)
+    return .setValue(named: key.begunName, from: old, to: id.map { Array($0.description.utf8) })
   }
 
   /// Returns the current occurrence of a schedule, if it has not ended.
@@ -399,15 +455,7 @@ extension Schedules {
     _ step: ScheduleStep,
     cancelling records: [TaskRecord]
   ) async throws -> Bool {
-    var step = step
-    step.endIndex = records.isEmpty ? nil : 0
-    let answer = try await occurrences.reportingSteps([step]) {
-      (try await send(step.changes, cancelling: records), false)
-    }
-    guard let answer else { return false }
-    // An occurrence that was claimed in between could not be cancelled. Then the caller tries
-    // again, finds that the occurrence has started, and leaves it unchanged.
-    return !answer.outcomes.prefix(records.count).contains(.stale)
+    try await occurrences.send(step) { try await send($0, cancelling: records) }
   }
 
   private func store(

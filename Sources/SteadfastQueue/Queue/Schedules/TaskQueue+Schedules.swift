@@ -10,10 +10,9 @@ extension TaskQueue {
   /// ```
   ///
   /// The schedule is stored together with the task for its next date, its *occurrence*. When an
-  /// occurrence has succeeded, been abandoned or been cancelled, this is stored in the same step as
-  /// the next occurrence. So no occurrence is lost in a crash, and if several processes use the
-  /// store, only one of them adds the next occurrence. The handler gets the date from
-  /// ``TaskContext/occurrence``.
+  /// occurrence begins, the queue stores the following one, which waits until the first has ended.
+  /// So no occurrence is lost in a crash, and if several processes use the store, only one of them
+  /// adds the next occurrence. The handler gets the date from ``TaskContext/occurrence``.
   ///
   /// Call this at each launch. If the schedule is already stored and has not changed, the call does
   /// nothing. If its rule, zone or spread has changed, the next date is determined again, counted
