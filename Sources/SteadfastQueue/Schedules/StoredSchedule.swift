@@ -63,11 +63,12 @@ struct StoredSchedule: Codable, Equatable, Sendable {
   var id: TaskID?
   /// The occurrence that began last; `nil` if none has begun.
   var begun: Begun?
-  /// The ID of the last occurrence that a later one has replaced before it began; `nil` if there is
+  /// The IDs of occurrences that later ones have replaced before they began; `nil` if there are
   /// none.
   ///
-  /// It gets no attempt, even if a queue had claimed it already.
-  var replaced: TaskID?
+  /// They get no attempts, even if queues had claimed them already. When an ID is added, those of
+  /// ended tasks are removed.
+  var replaced: [TaskID]?
   /// The date of the next occurrence, in seconds since 1970; if the schedule is parked, the date
   /// of the last occurrence; if there was none, the date when the schedule was created.
   private var instant: Int
@@ -113,6 +114,8 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     now: Date,
     _ rule: Result<ScheduleRule, ParkedSchedule>
   ) -> CatchUp? {
+    // If the occurrence gets no attempt, the next one also covers what it covered.
+    let covered = wasHandled ? 0 : missedCount ?? 0
     missedCount = nil
     switch rule {
     case .failure(let problem):
@@ -127,7 +130,7 @@ struct StoredSchedule: Codable, Equatable, Sendable {
       parkedReason = nil
       lastInstant = instant
       instant = Int(next.timeIntervalSince1970)
-      missedCount = catchUp.missedCount == 0 ? nil : catchUp.missedCount
+      if catchUp.missedCount > 0 { missedCount = catchUp.missedCount + covered }
       return catchUp
     }
   }

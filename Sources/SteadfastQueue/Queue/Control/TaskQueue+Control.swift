@@ -200,7 +200,7 @@ extension TaskQueue {
 extension QueueCore {
   /// Opens the store, and carries out a command that may end occurrences before they begin; then
   /// the schedules of the queues in this process advance.
-  fileprivate func endTasks<Result>(
+  func endTasks<Result>(
     _ carryOut: (Results) async throws -> Result
   ) async throws -> Result {
     let results = try await opened.results

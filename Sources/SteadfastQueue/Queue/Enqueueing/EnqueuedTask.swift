@@ -37,7 +37,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
   /// - Throws: the same errors as ``TaskQueue/cancel(_:)``.
   @discardableResult
   public func cancel() async throws -> Bool {
-    try await queue.opened.results.carryOut(.cancel, for: id)
+    try await queue.endTasks { try await $0.carryOut(.cancel, for: id) }
   }
 
   /// Sets the earliest date at which the task may be performed, as

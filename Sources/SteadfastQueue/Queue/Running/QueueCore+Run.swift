@@ -125,7 +125,7 @@ extension QueueCore {
       }
       // If this run is already stopping, the next run does the rest.
       if dispatch.isStopping { return }
-      try await schedules.restoreSchedules()
+      try await schedules.restoreSchedules(reportsParked: true)
       if dispatch.isStopping { return }
       try await upkeep.reportUnhandledTasksAtRunStart()
     } catch {

@@ -338,7 +338,10 @@ extension Results {
   func markOutcomesUncertain() {
     for queue in resultsOfGroup {
       queue.observers.mayHaveUnreportedOutcomes.store(true, ordering: .releasing)
-      queue.upkeep.state.withLock { $0.isInDoubt = true }
+      queue.upkeep.state.withLock { state in
+        state.isInDoubt = true
+        state.schedulesAreDue = true
+      }
       queue.dispatch.lookForWork()
     }
   }

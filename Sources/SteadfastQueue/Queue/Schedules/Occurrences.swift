@@ -127,6 +127,13 @@ extension Occurrences {
     )
   }
 
+  /// Returns those of some tasks that have not ended.
+  func unfinished(_ ids: [TaskID]) async throws -> [TaskID] {
+    if ids.isEmpty { return [] }
+    let filter = TaskFilter(ids: Set(ids), queue: nil, states: TaskState.unfinished)
+    return try await store.tasks(matching: filter, after: nil, limit: ids.count).map(\.id)
+  }
+
   /// Returns a schedule and its stored value; `nil` if there is none.
   ///
   /// The result is also `nil` if this process can't decrypt or decode the value. Observers are then
@@ -228,7 +235,7 @@ extension Occurrences {
         report(sent)
       }
       unanswered = nil
-      if schedule.replaced == record.id { return nil }
+      if schedule.replaced?.contains(record.id) == true { return nil }
       let isNext = schedule.id == record.id
       let begun = schedule.begun?.id == record.id ? schedule.begun : nil
       let occurrence = TaskOccurrence(
@@ -241,7 +248,7 @@ extension Occurrences {
       let isReplaced = isReplaced(record, in: schedule, now: now)
       var next = schedule
       if isReplaced {
-        next.replaced = record.id
+        next.replaced = try await unfinished(schedule.replaced ?? []) + [record.id]
       } else {
         next.begun = StoredSchedule.Begun(id: record.id, missedCount: schedule.missedCount)
       }

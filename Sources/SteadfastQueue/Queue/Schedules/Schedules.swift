@@ -59,7 +59,7 @@ extension Schedules {
         guard schedule.name == name else { return true }
         old = bytes
         waiting = try await waitingOccurrences(of: schedule)
-        if let id = try await unfinishedOccurrence(begunIn: schedule) {
+        if let id = try await occurrenceUnderWay(in: schedule) {
           changes.append(try await change(toBegunOccurrence: id, of: key))
         }
       case .unreadable(let bytes, _):
@@ -126,27 +126,37 @@ extension Schedules {
   /// ones.
   ///
   /// A run calls this when it starts, and when an occurrence may have been cancelled.
+  ///
+  /// - Parameter reportsParked: Whether observers are notified of schedules that stay parked.
   /// - Throws: What the store throws.
-  func restoreSchedules() async throws {
+  func restoreSchedules(reportsParked: Bool = false) async throws {
     let now = self.now
     upkeep.state.withLock { state in
       state.schedulesDate = now
       state.schedulesAreDue = false
     }
     do {
-      try await restoreStoredSchedules()
+      try await restoreStoredSchedules(reportsParked: reportsParked)
     } catch {
       upkeep.state.withLock { $0.schedulesAreDue = true }
       throw error
     }
   }
 
-  private func restoreStoredSchedules() async throws {
+  private func restoreStoredSchedules(reportsParked: Bool) async throws {
     for (schedule, bytes) in try await storedSchedules() {
       let key = ScheduleKey(schedule.name)
       var (schedule, bytes) = (schedule, bytes)
       for attempt in 0..<QueueStore.maxConflictRetries {
-        if try await restoreOccurrence(of: schedule, bytes, key, attempt) { break }
+        if try await restoreOccurrence(
+          of: schedule,
+          bytes,
+          key,
+          attempt,
+          reportsParked: reportsParked
+        ) {
+          break
+        }
         guard let changed = try await occurrences.storedSchedule(for: key) else { break }
         (schedule, bytes) = changed
       }
@@ -286,6 +296,11 @@ extension Schedules {
     if schedule.delay ?? 0 == delay, try schedule.definition.hasSameBytes(as: definition) {
       return try await restoreOccurrence(of: schedule, old, key, attempt)
     }
+    if schedule.parkedReason == nil, try await currentOccurrence(of: schedule) == nil {
+      // The next occurrence was cancelled. Skip its date before the schedule changes.
+      _ = try await restoreOccurrence(of: schedule, old, key, attempt)
+      return false
+    }
     var changed = schedule
     changed.definition = definition
     changed.delay = delay == 0 ? nil : delay
@@ -314,7 +329,11 @@ extension Schedules {
       return try await store([change], cancelling: [])
     }
     var schedule = changed
-    if let current { schedule.replaced = current.id }
+    let replaced = try await occurrences.unfinished(schedule.replaced ?? [])
+    schedule.replaced = replaced
+    let others = try await tasksToWaitFor(in: schedule)
+    // The new occurrence can't wait for a task that its own batch cancels.
+    if let current { schedule.replaced = replaced + [current.id] }
     let keepsDate = before.hasSameDates(as: changed) && !isAhead(before, current, of: now)
     let keptDate = keepsDate ? current?.availableDate : nil
     if keptDate == nil { schedule.advanceToFirstDate(after: now, of: rule) }
@@ -324,7 +343,7 @@ extension Schedules {
       to: schedule,
       now: now,
       attempt: attempt,
-      after: try await tasksToWaitFor(in: schedule),
+      after: others,
       availableDate: keptDate
     )
     if current != nil, keptDate == nil {
@@ -337,7 +356,7 @@ extension Schedules {
   /// Returns whether a schedule has advanced too far, because the clock was far ahead and has since
   /// been corrected.
   ///
-  /// This returns `false` if the current occurrence was rescheduled or has started. It also returns
+  /// This returns `false` if the next occurrence was rescheduled or has started. It also returns
   /// `false` if the store is used with several clocks, because this process's clock may be behind.
   private func isAhead(
     _ schedule: StoredSchedule,
@@ -350,7 +369,7 @@ extension Schedules {
       && occurrences.isUntouched(current, since: schedule.availableDate)
   }
 
-  /// Restores the current occurrence of a schedule if it is missing.
+  /// Advances a schedule if its next occurrence is missing.
   ///
   /// This also resumes a parked schedule, and corrects a schedule that has advanced too far because
   /// the clock was ahead.
@@ -360,7 +379,8 @@ extension Schedules {
     of schedule: StoredSchedule,
     _ old: [UInt8],
     _ key: ScheduleKey,
-    _ attempt: Int
+    _ attempt: Int,
+    reportsParked: Bool = true
   ) async throws -> Bool {
     let now = self.now
     let current = try await currentOccurrence(of: schedule)
@@ -372,9 +392,11 @@ extension Schedules {
     guard current == nil else { return true }
     let isParked = schedule.parkedReason != nil
     if isParked, case .failure = handlers.zones.rule(of: schedule.definition) {
-      observers.events.post(
-        .scheduleParked(schedule.name, reason: schedule.parkedReason ?? "")
-      )
+      if reportsParked {
+        observers.events.post(
+          .scheduleParked(schedule.name, reason: schedule.parkedReason ?? "")
+        )
+      }
       return true
     }
     // The next occurrence was cancelled or removed, so its date was handled.
@@ -386,22 +408,30 @@ extension Schedules {
       attempt: attempt,
       after: try await tasksToWaitFor(in: schedule)
     )
-    return try await store(step, cancelling: [])
+    // A schedule without a further date stays as it is.
+    return try await step.bytes == old ? true : store(step, cancelling: [])
   }
 
-  /// Returns the tasks until whose end a new occurrence of a schedule waits: the occurrence that
-  /// began last, unless it has ended or may overlap.
+  /// Returns the tasks until whose end a new occurrence of a schedule waits.
+  ///
+  /// These are the occurrence that began last, unless overlaps are allowed, and occurrences that
+  /// were replaced, but that a queue may have claimed.
   private func tasksToWaitFor(in schedule: StoredSchedule) async throws -> Set<TaskID> {
-    if schedule.overlaps { return [] }
-    return try await unfinishedOccurrence(begunIn: schedule).map { [$0] } ?? []
+    let begun = schedule.overlaps ? nil : schedule.begun?.id
+    return Set(
+      try await occurrences.unfinished((schedule.replaced ?? []) + (begun.map { [$0] } ?? []))
+    )
   }
 
-  /// Returns the ID of the occurrence of a schedule that began last, unless it has ended.
-  private func unfinishedOccurrence(begunIn schedule: StoredSchedule) async throws -> TaskID? {
-    guard let id = schedule.begun?.id, let record = try await storage.record(of: id),
-      !record.state.isFinished
-    else { return nil }
-    return id
+  /// Returns the ID of an occurrence of a schedule that has begun and not ended; `nil` if there is
+  /// none.
+  ///
+  /// In a schedule that an earlier version has stored, it may be the one to which the schedule
+  /// refers.
+  private func occurrenceUnderWay(in schedule: StoredSchedule) async throws -> TaskID? {
+    if let id = schedule.begun?.id, try await !occurrences.unfinished([id]).isEmpty { return id }
+    let current = try await currentOccurrence(of: schedule)
+    return current.flatMap { $0.isWaitingOccurrence ? nil : $0.id }
   }
 
   /// Returns the ID of the occurrence that had begun when a schedule was removed; `nil` if there
@@ -422,7 +452,7 @@ extension Schedules {
     return .setValue(named: key.begunName, from: old, to: id.map { Array($0.description.utf8) })
   }
 
-  /// Returns the current occurrence of a schedule, if it has not ended.
+  /// Returns the next occurrence of a schedule, if it has not ended.
   private func currentOccurrence(
     of schedule: StoredSchedule
   ) async throws -> TaskRecord? {
@@ -432,7 +462,7 @@ extension Schedules {
     return record
   }
 
-  /// Returns the current occurrence of a schedule, if it has neither started nor ended.
+  /// Returns the next occurrence of a schedule, if it has neither started nor ended.
   private func waitingOccurrences(of schedule: StoredSchedule) async throws -> [TaskRecord] {
     guard let record = try await currentOccurrence(of: schedule), record.isWaitingOccurrence else {
       return []

@@ -88,7 +88,7 @@ extension TaskQueue {
     try await core.opened.schedules.allSchedules()
   }
 
-  /// Returns the next dates of a schedule, starting with the date of its current occurrence.
+  /// Returns the next dates of a schedule, starting with the date of its next occurrence.
   ///
   /// The dates are those of the rule. With a spread, occurrences start later.
   ///

@@ -48,12 +48,12 @@ import Testing
     let calls = try await callsDuringIdleDay(to: shared.process())
     let polls = Dictionary(grouping: calls, by: \.offset)
     #expect(polls.count == 24 * 6)
-    // Each poll claims tasks and reads the stored pause. Once an hour, it also reads the schedules.
+    // Each poll claims tasks, and reads the stored pause and the schedules.
     for poll in polls.values {
       #expect(poll.count { $0.kind == .claim } == 1)
-      #expect((1...2).contains(poll.count { $0.kind == .value }))
+      #expect(poll.count { $0.kind == .value } == 2)
       #expect(poll.count <= 3, "\(poll)")
     }
-    #expect(calls.count <= 24 * (6 * 2 + 1))
+    #expect(calls.count <= 24 * 6 * 3)
   }
 }

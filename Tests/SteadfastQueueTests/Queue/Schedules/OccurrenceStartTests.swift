@@ -166,4 +166,78 @@ import Testing
     #expect(try await queue.task(record.id)?.record() == nil)
     #expect(try await queue.tasks().map { bench.hoursFromStart(to: $0.availableDate) } == [3])
   }
+
+  @Test func `no occurrence that was replaced while it was claimed is performed`() async throws {
+    let shared = SharedStore(
+      StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(10))
+    )
+    let slow = FaultInjectingStore(shared.process())
+    let queue = await bench.makeQueue(on: slow, workers: 4)
+    let store = InterruptedStore(shared.process())
+    let other = await bench.makeQueue(on: store)
+    try await other.schedule("s", .hours, Note("old"))
+    slow.inject(.hang, .beforeEffect) { $0.changes.contains("insert") }
+    try await withRunning(queue) {
+      store.beforeNextBatch {
+        try await bench.advance(hours: 1.1)
+        try await slow.waitForHeldCalls()
+      }
+      // The queue is about to begin the first occurrence when the schedule changes, twice.
+      try await other.schedule("s", .hours, Note("new"))
+      try await other.schedule("s", .hours, Note("newest"))
+      slow.letGo()
+      slow.restore()
+      try await bench.advance(hours: 0.3)
+    }
+    #expect(bench.log.entries.map(\.text) == ["newest"])
+    #expect(bench.log.entries.map(\.date) == [1])
+  }
+
+  @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
+  func `a schedule goes on after the answer to a cancellation was lost`(
+    moment: FaultInjectingStore.Moment
+  ) async throws {
+    let store = FaultInjectingStore(appliesAtOnce: true)
+    let queue = await bench.makeQueue(on: store)
+    try await queue.schedule("s", .hours, Note("a"))
+    let id = try #require(try await queue.tasks().first?.id)
+    try await withRunning(queue) {
+      store.inject(.error(Refusal()), moment, times: 1) { $0.changes.contains("cancel") }
+      await #expect(throws: TaskQueueError.self) { try await queue.cancel(id) }
+      try await bench.advance(hours: 2.5)
+    }
+    #expect(bench.log.entries.map(\.date) == (moment == .afterEffect ? [2] : [1, 2]))
+  }
+
+  @Test func `a date that was cancelled doesn't come back when the schedule changes`() async throws
+  {
+    let store = InMemoryStore()
+    let queue = await bench.makeQueue(on: store)
+    try await queue.schedule("s", .hours, Note("a"))
+    let id = try #require(try await queue.tasks().first?.id)
+    let task = try #require(try await queue.task(id))
+    #expect(try await task.cancel())
+    #expect(try await queue.tasks().map { bench.hoursFromStart(to: $0.availableDate) } == [2])
+    // Another program cancels the next one.
+    let next = try #require(try await queue.tasks().first?.id)
+    let change = TaskChange.cancel(.unclaimed(next), at: bench.start, retains: false)
+    _ = try await store.apply([change], durability: .durable)
+    try await queue.schedule("s", .hours, Note("b"))
+    #expect(try await queue.tasks().map { bench.hoursFromStart(to: $0.availableDate) } == [3])
+    #expect(try await queue.tasks().map { try $0.payload(as: Note.self) } == [Note("b")])
+  }
+
+  @Test func `an occurrence that replaces one covers the dates of that one, too`() async throws {
+    let queue = await bench.makeQueue(on: InMemoryStore())
+    try await queue.schedule("s", .hours, Note("takes 1"))
+    let id = try #require(try await queue.tasks().first?.id)
+    try await queue.reschedule(id, to: bench.start + 3.5 * 3_600)
+    let events = queue.events
+    async let texts = bench.scheduleTexts(in: events)
+    try await withRunning(queue) { try await bench.advance(hours: 5) }
+    // While the first occurrence runs from 3:30 to 4:30, the one for 3:00 is replaced.
+    #expect(bench.log.entries.map(\.date).prefix(2) == [1, 4])
+    #expect(bench.log.entries.map(\.missed).prefix(2) == [0, 2])
+    #expect(await texts.prefix(2) == ["s: 1 made up for", "s: 1 made up for"])
+  }
 }
