@@ -87,7 +87,7 @@ case "outage":
   let store = FaultInjectingStore(file)
   try await attempt("outage", await queue(store)) {
     store.inject(.transientError, .beforeEffect, times: 2) { call in
-      call.changes.contains { if case .succeed = $0 { true } else { false } }
+      call.changes.contains { if case .end = $0 { true } else { false } }
     }
   }
 case "reopening":

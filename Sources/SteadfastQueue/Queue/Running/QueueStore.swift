@@ -91,12 +91,13 @@ extension QueueStore {
   /// Applies changes as ``persist(_:_:)`` does, and also returns whether they were sent to the
   /// store more than once.
   func send(
-    _ changes: [TaskChange]
+    _ changes: [TaskChange],
+    _ durability: Durability = .durable
   ) async throws -> (outcomes: [ChangeOutcome], wasResent: Bool) {
     guard let retryingStore else {
-      return (try await persist(changes), false)
+      return (try await persist(changes, durability), false)
     }
-    let (outcomes, wasResent) = try await retryingStore.send(changes, .durable)
+    let (outcomes, wasResent) = try await retryingStore.send(changes, durability)
     return (try MismatchedOutcomes.check(outcomes, forChanges: changes.count), wasResent)
   }
 

@@ -261,7 +261,9 @@ extension Occurrences {
         after: schedule.overlaps && !isReplaced ? [] : [record.id]
       )
       do {
-        if try await send(step, { try await storage.send($0).outcomes }) {
+        // If a power failure loses the step, it also loses what is stored after it, so the occurrence
+        // begins again.
+        if try await send(step, { try await storage.send($0, .relaxed).outcomes }) {
           return isReplaced ? nil : occurrence
         }
         // If the task was removed, nothing can wait for it. Its lease is stale, too.

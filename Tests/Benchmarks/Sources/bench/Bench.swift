@@ -47,6 +47,7 @@
     try await report("one after the other", phaseBenchmarks, rounds: 7)
     try await report("unique keys", keyBenchmarks, rounds: 7)
     try await report("tasks that wait for others", dependencyBenchmarks, rounds: 7)
+    try await report("occurrences of schedules", occurrenceBenchmarks, rounds: 7)
     try await report("among pending tasks", pendingBenchmarks(), rounds: 7)
     try await reportScale()
     try await reportLatencies()

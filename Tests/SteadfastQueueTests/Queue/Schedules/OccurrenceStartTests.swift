@@ -51,6 +51,17 @@ import Testing
     }
   }
 
+  @Test func `a schedule is stored durably, the beginning of an occurrence needs no flush`()
+    async throws
+  {
+    let store = InterruptedStore(InMemoryStore())
+    let queue = await bench.makeQueue(on: store)
+    try await queue.schedule("s", .hours, Note("a"))
+    #expect(store.durabilitiesOfValues == [.durable])
+    try await withRunning(queue) { try await bench.advance(hours: 1.5) }
+    #expect(store.durabilitiesOfValues == [.durable, .relaxed])
+  }
+
   @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
   func `if the successor is sent again, it is added and reported once`(
     moment: FaultInjectingStore.Moment
@@ -203,7 +214,7 @@ import Testing
     let id = try #require(try await queue.tasks().first?.id)
     try await withRunning(queue) {
       store.inject(.error(Refusal()), moment, times: 1) { $0.changes.contains("cancel") }
-      await #expect(throws: TaskQueueError.self) { try await queue.cancel(id) }
+      await #expect(throws: Refusal.self) { try await queue.cancel(id) }
       try await bench.advance(hours: 2.5)
     }
     #expect(bench.log.entries.map(\.date) == (moment == .afterEffect ? [2] : [1, 2]))
