@@ -117,6 +117,12 @@ actor DocumentStore: Persistence {
     try opened().values[Array(name.utf8)]
   }
 
+  func values(prefix: String) throws -> [(name: String, bytes: [UInt8])] {
+    try opened().values.filter { $0.key.starts(with: prefix.utf8) }
+      .sorted { $0.key.lexicographicallyPrecedes($1.key) }
+      .map { (String(decoding: $0.key, as: UTF8.self), $0.value) }
+  }
+
   func memory(of id: TaskID) throws -> TaskMemory {
     try opened().entries[id]?.memory ?? TaskMemory()
   }

@@ -42,6 +42,10 @@ func work() async throws {
       try await connection.memory.value(named: name)
     }
 
+    func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])] {
+      try await connection.memory.values(prefix: prefix)
+    }
+
     func memory(of id: TaskID) async throws -> TaskMemory {
       try await connection.memory.memory(of: id)
     }
@@ -92,6 +96,7 @@ protocol Requirements: Persistence {
   func count(matching filter: TaskFilter) async throws -> Int
   func contains(_ filter: TaskFilter) async throws -> Bool
   func value(named name: String) async throws -> [UInt8]?
+  func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])]
   func memory(of id: TaskID) async throws -> TaskMemory
   func insertStatement(
     for record: TaskRecord,

@@ -82,6 +82,12 @@ extension StoreCalls {
     return value
   }
 
+  package func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])] {
+    let output = try await call(.values(prefix: prefix))
+    guard case .values(let values) = output else { Self.stopBecauseOfMismatchedOutput() }
+    return values
+  }
+
   package func memory(of id: TaskID) async throws -> TaskMemory {
     let output = try await call(.memory(of: id))
     guard case .memory(let memory) = output else { Self.stopBecauseOfMismatchedOutput() }
@@ -110,6 +116,7 @@ package struct StoreJob: Sendable {
     case count(TaskFilter)
     case contains(TaskFilter)
     case value(named: String)
+    case values(prefix: String)
     case memory(of: TaskID)
 
     /// Whether the call closes or destroys the store.
@@ -137,6 +144,7 @@ package struct StoreJob: Sendable {
     case count(Int)
     case contains(Bool)
     case value([UInt8]?)
+    case values([(name: String, bytes: [UInt8])])
     case memory(TaskMemory)
   }
 

@@ -400,6 +400,7 @@ package protocol TaskLookUps {
   func count(matching filter: TaskFilter) throws -> Int
   func contains(_ filter: TaskFilter) throws -> Bool
   func value(named name: String) throws -> [UInt8]?
+  func values(prefix: String) throws -> [(name: String, bytes: [UInt8])]
   func memory(of id: TaskID) throws -> TaskMemory
 }
 
@@ -412,6 +413,7 @@ extension TaskLookUps {
     case .count(let filter): .count(try count(matching: filter))
     case .contains(let filter): .contains(try contains(filter))
     case .value(let name): .value(try value(named: name))
+    case .values(let prefix): .values(try values(prefix: prefix))
     case .memory(let id): .memory(try memory(of: id))
     case .open, .apply, .claim, .close, .destroy: .nothing
     }

@@ -51,6 +51,17 @@ def values(engine):
         expect(value(session, name), name.encode())
     expect(set_values(session, [("\u00e9", "\u00e9".encode(), None)]), True)
     expect(value(session, "e\u0301"), "e\u0301".encode())
+    for name in ("a%b", "a_b", "\uff5e", "\U0001f388", "\U0001f388!"):
+        expect(set_values(session, [(name, None, name.encode())]), True)
+    # The names that begin with a prefix, in the order of their bytes.
+    for prefix, found in (("", ["A", "a", "a ", "a%b", "a_b", "e\u0301", "it's", "n" * 1024, "\uff5e",
+                                "\U0001f388", "\U0001f388!"]),
+                          ("a", ["a", "a ", "a%b", "a_b"]), ("a_", ["a_b"]), ("a%", ["a%b"]),
+                          ("e", ["e\u0301"]), ("\u00e9", []), ("b", []),
+                          ("\U0001f388", ["\U0001f388", "\U0001f388!"])):
+        rows = session.run("values", prefix)
+        expect([name for name, _ in rows], found)
+        expect(rows[-1][1] if rows else None, "\\x" + found[-1].encode().hex() if found else None)
     # No change is stored of a batch with a value that differs.
     pair = [("a", b"", b"1"), ("b", b"2", b"3")]
     expect(set_values(session, pair, insertion(1, "k"), keys=["k"]), False)

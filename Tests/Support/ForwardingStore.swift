@@ -44,6 +44,10 @@ extension ForwardingStore {
     try await base.value(named: name)
   }
 
+  package func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])] {
+    try await base.values(prefix: prefix)
+  }
+
   package func memory(of id: TaskID) async throws -> TaskMemory { try await base.memory(of: id) }
   package func insertStatement(
     for record: TaskRecord,

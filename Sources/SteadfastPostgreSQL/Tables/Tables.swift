@@ -185,6 +185,18 @@ extension Connection: TaskLookUps {
     }
   }
 
+  func values(prefix: String) throws -> [(name: String, bytes: [UInt8])] {
+    guard !prefix.hasNUL else { return [] }
+    return try allRows(
+      """
+      select name, bytes from steadfast_value
+      where name >= $1 and starts_with(name, $1)
+      order by name
+      """,
+      .text(prefix)
+    ) { (name: $0.text(0), bytes: $0.bytes(1)) }
+  }
+
   func memory(of id: TaskID) throws -> TaskMemory {
     var memory = TaskMemory()
     let rows = try allRows("select name, value from steadfast_memory where task_id = $1", .id(id)) {

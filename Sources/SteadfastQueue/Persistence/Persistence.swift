@@ -182,6 +182,17 @@ public protocol Persistence: Sendable {
   /// - Throws: The error that prevents the store from being read.
   nonisolated(nonsending) func value(named name: String) async throws -> [UInt8]?
 
+  /// Returns the values whose names begin with a prefix.
+  ///
+  /// Names and prefix are compared by their UTF-8 bytes. A change that is still being stored may
+  /// count or not, but either all values of a batch count or none. A queue reads its schedules with
+  /// one such call.
+  /// - Returns: The values, in the order of the UTF-8 bytes of their names.
+  /// - Throws: The error that prevents the store from being read.
+  nonisolated(nonsending) func values(
+    prefix: String
+  ) async throws -> [(name: String, bytes: [UInt8])]
+
   /// Returns a task's memory: the values that its attempts, and completions, have stored.
   ///
   /// A change that is still being stored may count or not. If a

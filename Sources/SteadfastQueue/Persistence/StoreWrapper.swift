@@ -37,6 +37,10 @@ extension StoreWrapper {
 
   func value(named name: String) async throws -> [UInt8]? { try await base.value(named: name) }
 
+  func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])] {
+    try await base.values(prefix: prefix)
+  }
+
   func memory(of id: TaskID) async throws -> TaskMemory { try await base.memory(of: id) }
 
   func insertStatement(

@@ -75,15 +75,24 @@ struct ScheduleKey: Hashable, Sendable {
   /// second of these schedules is refused.
   init(_ name: String) { self.init(bits: name.utf8.stableHash >> 28) }
 
+  /// The beginning of the names under which schedules are stored.
+  static let valuePrefix = "steadfast.schedule."
+
   /// The name under which the schedule is stored.
-  var valueName: String { "steadfast.schedule.\(Hexadecimal.text(bits, digits: 9))" }
+  var valueName: String { Self.valuePrefix + Hexadecimal.text(bits, digits: 9) }
+
+  /// Makes the key of the schedule that is stored under a name; `nil` if the name has another form.
+  init?(valueName: String) {
+    guard let bits = UInt64(valueName.dropFirst(Self.valuePrefix.count), radix: 16) else {
+      return nil
+    }
+    self.init(bits: bits)
+    guard self.valueName == valueName else { return nil }
+  }
 
   /// The name under which the ID of an occurrence is stored that has begun, while its schedule is
   /// removed.
   var begunName: String { "steadfast.begun.\(Hexadecimal.text(bits, digits: 9))" }
-
-  /// The number of the part of the ``ScheduleIndex`` that lists the schedule.
-  var part: Int { Int(bits >> 30) }
 }
 
 /// A schedule, as ``TaskQueue/schedules()`` returns it.

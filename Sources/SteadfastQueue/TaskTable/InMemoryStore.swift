@@ -75,6 +75,13 @@ public final class InMemoryStore: Persistence, UnsharedStore {
     try withTable { $0.values[name] }
   }
 
+  /// Returns the values whose names begin with a prefix, in the order of their names.
+  ///
+  /// - Throws: A ``TaskQueueError`` if the store was destroyed.
+  public func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])] {
+    try withTable { $0.values.all(prefix: prefix) }
+  }
+
   /// Returns the values that a task remembers; an empty memory if the task is not in the store.
   ///
   /// - Throws: A ``TaskQueueError`` if the store was destroyed.

@@ -180,6 +180,13 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
     try await core.value(named: name)
   }
 
+  /// Returns the values whose names begin with a prefix, in the order of their names.
+  ///
+  /// - Throws: A ``SQLiteError``.
+  public func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])] {
+    try await core.values(prefix: prefix)
+  }
+
   /// Returns the memory of a task; it is empty if the task is not in the store.
   ///
   /// - Throws: A ``SQLiteError``.

@@ -371,6 +371,17 @@ extension Connection {
     try first("select bytes from steadfast_value where name = ?1", .text(name)) { $0.bytes(0) }
   }
 
+  func values(prefix: String) throws -> [(name: String, bytes: [UInt8])] {
+    try allRows(
+      """
+      select name, bytes from steadfast_value
+      where name >= ?1 and substr(name, 1, length(?1)) = ?1
+      order by name
+      """,
+      .text(prefix)
+    ) { (name: $0.text(0), bytes: $0.bytes(1)) }
+  }
+
   func memory(of id: TaskID) throws -> TaskMemory {
     var memory = TaskMemory()
     let rows = try allRows(Tables.memorySelection, .id(id)) {

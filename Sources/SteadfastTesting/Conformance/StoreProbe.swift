@@ -206,6 +206,16 @@ extension StoreProbe {
     }
   }
 
+  func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])] {
+    let call = "read the values whose names begin with '\(prefix.prefix(80))'"
+    return try await recordCall(call, Self.text) { try await store.values(prefix: prefix) }
+  }
+
+  private static func text(of values: [(name: String, bytes: [UInt8])]) -> String {
+    let texts = values.map { "'\($0.name.prefix(80))': \($0.bytes.step)" }
+    return "[\(texts.joined(separator: ", "))]"
+  }
+
   /// Returns the task with this number, and expects that it exists.
   func task(_ number: Int) async throws -> TaskRecord {
     let found = try await tasks(TaskFilter(ids: [.numbered(number)], queue: nil))
@@ -292,6 +302,23 @@ extension StoreProbe {
     throw ConformanceMismatch(
       expected: "the value '\(name.prefix(80))' is \(expected.step)",
       found: found.step
+    )
+  }
+
+  /// Expects that these are the values whose names begin with a prefix, in this order.
+  func expectValues(
+    prefix: String,
+    _ expected: [(name: String, bytes: [UInt8])]
+  ) async throws {
+    let found = try await values(prefix: prefix)
+    let isEqual = found.elementsEqual(expected) {
+      $0.name.utf8.elementsEqual($1.name.utf8) && $0.bytes == $1.bytes
+    }
+    guard !isEqual else { return }
+    throw ConformanceMismatch(
+      expected: "the values whose names begin with '\(prefix.prefix(80))' are "
+        + Self.text(of: expected),
+      found: Self.text(of: found)
     )
   }
 

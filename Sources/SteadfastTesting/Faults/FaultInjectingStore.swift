@@ -223,6 +223,13 @@ extension FaultInjectingStore {
     try await perform(.value) { try await base.value(named: name) }
   }
 
+  /// Returns the values of the underlying store whose names begin with a prefix.
+  ///
+  /// - Throws: an injected error; the underlying store's error.
+  public func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])] {
+    try await perform(.value) { try await base.values(prefix: prefix) }
+  }
+
   /// Returns what a task of the underlying store remembers.
   ///
   /// - Throws: an injected error; the underlying store's error.
@@ -297,7 +304,7 @@ extension FaultInjectingStore {
       case count
       /// `contains(_:)`.
       case contains
-      /// `value(named:)`.
+      /// `value(named:)` or `values(prefix:)`.
       case value
       /// `memory(of:)`.
       case memory

@@ -129,6 +129,10 @@ final class ModelStore: Persistence {
     }
   }
 
+  func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])] {
+    try await call { try await base.values(prefix: prefix) }
+  }
+
   func memory(of id: TaskID) async throws -> TaskMemory {
     try await call { try await base.memory(of: id) }
   }

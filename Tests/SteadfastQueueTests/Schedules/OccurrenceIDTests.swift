@@ -26,29 +26,22 @@ struct OccurrenceIDTests {
     }
   }
 
-  @Test func `the keys of 10,000 names are evenly distributed over the parts of the index`() {
+  @Test func `the keys of 10,000 names differ, and are read from the names of their values`() {
     let keys = (0..<10_000).map { ScheduleKey("schedule \($0)") }
     #expect(Set(keys).count == 10_000)
-    let parts = Dictionary(grouping: keys, by: \.part)
-    #expect(parts.count == 64)
-    #expect(parts.values.allSatisfy { (90...230).contains($0.count) })
+    #expect(keys.allSatisfy { ScheduleKey(valueName: $0.valueName) == $0 })
     // The name of the value must never change, because existing stores contain it.
-    #expect(ScheduleKey("nightly").valueName == "steadfast.schedule.\(Self.nightly)")
+    #expect(ScheduleKey("nightly").valueName == "steadfast.schedule.8dd353801")
   }
 
-  private static let nightly = "8dd353801"
-
-  @Test func `an index is the same after it was written and read`() throws {
-    let keys = ["a", "b", "c"].map(ScheduleKey.init)
-    let part = ScheduleIndex.encodedPart(listing: keys)
-    #expect(try ScheduleIndex.keys(listedIn: part, number: 0) == keys.sorted { $0.bits < $1.bits })
-    #expect(ScheduleIndex.encodedPart(listing: []) == nil)
-    #expect(try ScheduleIndex.keys(listedIn: nil, number: 0) == [])
-    let root = ScheduleIndex.encodedRoot(listing: [63, 0, 7])
-    #expect(try ScheduleIndex.parts(listedIn: root) == [0, 7, 63])
-    #expect(throws: TaskQueueError.self) {
-      try ScheduleIndex.keys(listedIn: Array("12345".utf8), number: 0)
-    }
-    #expect(throws: TaskQueueError.self) { try ScheduleIndex.parts(listedIn: Array("5".utf8)) }
+  @Test(
+    arguments: [
+      "steadfast.schedule.", "steadfast.schedule.8dd35380", "steadfast.schedule.08dd353801",
+      "steadfast.schedule.8DD353801", "steadfast.schedule.+dd353801", "steadfast.schedules.0dd353801",
+      "steadfast.schedule.8dd35380g",
+    ]
+  )
+  func `another name is not that of a schedule`(name: String) {
+    #expect(ScheduleKey(valueName: name) == nil)
   }
 }

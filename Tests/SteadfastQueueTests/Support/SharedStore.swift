@@ -113,6 +113,11 @@ final class SharedStore: Sendable {
       return store.state.withLock { $0.table.values[name] }
     }
 
+    func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])] {
+      try await live()
+      return store.state.withLock { $0.table.values.all(prefix: prefix) }
+    }
+
     func memory(of id: TaskID) async throws -> TaskMemory {
       try await live()
       return store.state.withLock { $0.table.memory(of: id) }

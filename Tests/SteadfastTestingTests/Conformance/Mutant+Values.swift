@@ -28,6 +28,43 @@ extension Mutant {
     Mutant("names of values are case-insensitive", breaks: "values.names") {
       $0.replaceValueNames { $0.lowercased() }
     },
+    Mutant("prefixes of names are compared by characters", breaks: "values.prefix") {
+      $0.values = { prefix, table in
+        table.values(prefix: "").filter { $0.name.hasPrefix(prefix) || prefix.isEmpty }
+      }
+    },
+    Mutant("prefixes of names are case-insensitive", breaks: "values.prefix") {
+      $0.values = { prefix, table in
+        table.values(prefix: "").filter {
+          $0.name.lowercased().utf8.starts(with: prefix.lowercased().utf8)
+        }
+      }
+    },
+    Mutant("an underscore in a prefix stands for any character", breaks: "values.prefix") {
+      $0.values = { prefix, table in
+        table.values(prefix: "").filter { value in
+          value.name.utf8.count >= prefix.utf8.count
+            && zip(value.name.utf8, prefix.utf8).allSatisfy { $0 == $1 || $1 == UInt8(ascii: "_") }
+        }
+      }
+    },
+    Mutant("a name does not begin with itself", breaks: "values.prefix") {
+      $0.values = { prefix, table in
+        table.values(prefix: prefix).filter { !$0.name.isExactly(prefix) }
+      }
+    },
+    Mutant("names in a list are in the order of their UTF-16", breaks: "values.prefix") {
+      $0.values = { prefix, table in
+        table.values(prefix: prefix).sorted {
+          $0.name.utf16.lexicographicallyPrecedes($1.name.utf16)
+        }
+      }
+    },
+    Mutant("values in a list are truncated", breaks: "values.prefix") {
+      $0.values = { prefix, table in
+        table.values(prefix: prefix).map { ($0.name, Array($0.bytes.prefix(1))) }
+      }
+    },
     Mutant("a value is set without comparing", breaks: "values.compared") {
       $0.replaceExpectedValues { _, present in present }
     },

@@ -31,6 +31,10 @@ final class PlainStore: Persistence {
     var contains: @Sendable (Bool) -> Bool = { $0 }
     /// Reads a value.
     var value: @Sendable (String, ReferenceTable) -> [UInt8]? = { $1.values[ExactText($0)] }
+    /// Reads the values whose names begin with a prefix.
+    var values: @Sendable (String, ReferenceTable) -> [(name: String, bytes: [UInt8])] = {
+      $1.values(prefix: $0)
+    }
     /// Reads a task's memory.
     var memory: @Sendable (TaskID, ReferenceTable) -> TaskMemory = { id, table in
       var memory = TaskMemory()
@@ -236,6 +240,10 @@ final class PlainStore: Persistence {
 
   func value(named name: String) async throws -> [UInt8]? {
     try update { behaviour.value(name, $0.table) }
+  }
+
+  func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])] {
+    try update { behaviour.values(prefix, $0.table) }
   }
 
   func memory(of id: TaskID) async throws -> TaskMemory {

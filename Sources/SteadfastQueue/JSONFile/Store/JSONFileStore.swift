@@ -213,6 +213,14 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
     return core.read { $0.values[name] }
   }
 
+  /// Returns the values whose names begin with a prefix, in the order of their names.
+  ///
+  /// - Throws: A ``JSONFileError``.
+  public func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])] {
+    try await core.open()
+    return core.read { $0.values.all(prefix: prefix) }
+  }
+
   /// Returns the values that a task remembers; none if the task is not in the file.
   ///
   /// - Throws: A ``JSONFileError``.

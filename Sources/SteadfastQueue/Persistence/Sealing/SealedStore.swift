@@ -98,6 +98,16 @@ struct SealedStore: StoreWrapper {
     return try value.map { try openedValue($0, named: name) }
   }
 
+  /// Returns the values whose names begin with a prefix.
+  ///
+  /// A value that can't be opened has the bytes ``unopenedValue``.
+  func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])] {
+    try await base.values(prefix: prefix).map { name, bytes in
+      guard Self.sealsValue(named: name) else { return (name, bytes) }
+      return (name, (try? openedValue(bytes, named: name)) ?? Self.unopenedValue)
+    }
+  }
+
   func memory(of id: TaskID) async throws -> TaskMemory {
     let stored = try await base.memory(of: id)
     var memory = TaskMemory()

@@ -49,6 +49,15 @@ struct GroupStore: StoreWrapper {
     try await base.value(named: valueName(name))
   }
 
+  func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])] {
+    let stored = try await base.values(
+      prefix: prefix.utf8.contains(UInt8(ascii: "/")) ? valueName(prefix) : prefix
+    )
+    return stored.compactMap { stored in
+      name(ofValueStoredAs: stored.name).map { ($0, stored.bytes) }
+    }
+  }
+
   func insertStatement(
     for record: TaskRecord,
     onDuplicate policy: UniquePolicy
@@ -113,6 +122,20 @@ struct GroupStore: StoreWrapper {
     // queue's name contains. If it came last, the tasks named "Mail q" of the default queue would
     // share a limit with the tasks named "Mail" of the queue "q".
     return "\(name[..<end]) \(queue)\u{1f}\(name[end...])"
+  }
+
+  /// Returns the name that this queue uses for a value of the group's store; `nil` if the value
+  /// belongs to another queue.
+  private func name(ofValueStoredAs stored: String) -> String? {
+    guard stored.utf8.starts(with: "steadfast.".utf8) else { return stored }
+    // The package's own names have no space before a slash, so the queue's name follows the space.
+    let end = stored.utf8.firstIndex { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "/") }
+    guard let end, stored.utf8[end] == UInt8(ascii: " ") else { return queue.isEmpty ? stored : nil }
+    let (name, rest) = (stored[..<end], stored[end...])
+    if !queue.isEmpty, String(rest).isExactly(" \(queue)") { return String(name) }
+    let marker = " \(queue)\u{1f}"
+    guard rest.utf8.starts(with: "\(marker)/".utf8) else { return nil }
+    return "\(name)\(rest.utf8.dropFirst(marker.utf8.count))"
   }
 }
 

@@ -142,7 +142,17 @@ extension Occurrences {
   func storedSchedule(
     for key: ScheduleKey
   ) async throws -> (schedule: StoredSchedule, bytes: [UInt8])? {
-    switch try await scheduleValue(for: key) {
+    schedule(from: try await scheduleValue(for: key), key)
+  }
+
+  /// Returns the schedule of a stored value; `nil` if there is none, or this process can't read it.
+  ///
+  /// In the latter case, observers are notified that the schedule is parked.
+  func schedule(
+    from value: ScheduleValue?,
+    _ key: ScheduleKey
+  ) -> (schedule: StoredSchedule, bytes: [UInt8])? {
+    switch value {
     case .schedule(let schedule, let bytes): return (schedule, bytes)
     case .unreadable(_, let error):
       observers.events.post(.scheduleParked(key.valueName, reason: error.message))
@@ -161,12 +171,7 @@ extension Occurrences {
     } catch let error as TaskQueueError where error.code == .unopenedPayload {
       return .unreadable(SealedStore.unopenedValue, error)
     }
-    guard let bytes else { return nil }
-    do throws(TaskQueueError) {
-      return .schedule(try StoredSchedule(bytes, key), bytes)
-    } catch {
-      return .unreadable(bytes, error)
-    }
+    return bytes.map { ScheduleValue($0, key) }
   }
 }
 
@@ -180,6 +185,14 @@ enum ScheduleValue {
   /// This process can't decrypt or decode the value. To replace it, the store must compare it with
   /// these bytes.
   case unreadable([UInt8], TaskQueueError)
+
+  init(_ bytes: [UInt8], _ key: ScheduleKey) {
+    do throws(TaskQueueError) {
+      self = .schedule(try StoredSchedule(bytes, key), bytes)
+    } catch {
+      self = .unreadable(bytes, error)
+    }
+  }
 }
 
 /// Begins occurrences.

@@ -69,7 +69,6 @@ extension Schedules {
       }
       wasThere = true
       changes.append(.setValue(named: key.valueName, from: old, to: nil))
-      changes += try await indexChanges(removing: key)
       return try await store(changes, cancelling: waiting)
     }
     return wasThere
@@ -179,59 +178,21 @@ extension Schedules {
   private func storedSchedules() async throws -> [(
     schedule: StoredSchedule, bytes: [UInt8]
   )] {
-    guard let root = try await store.value(named: ScheduleIndex.rootName) else { return [] }
     var found: [(schedule: StoredSchedule, bytes: [UInt8])] = []
-    for part in try ScheduleIndex.parts(listedIn: root) {
-      let value = try await store.value(named: ScheduleIndex.name(ofPart: part))
-      for key in try ScheduleIndex.keys(listedIn: value, number: part) {
-        // The schedule may have been removed since the index was read.
-        if let schedule = try await occurrences.storedSchedule(for: key) { found.append(schedule) }
-      }
+    for (name, bytes) in try await store.values(prefix: ScheduleKey.valuePrefix) {
+      guard let key = ScheduleKey(valueName: name) else { continue }
+      // Reading the value alone tells why it can't be opened.
+      let value =
+        bytes == SealedStore.unopenedValue
+        ? try await occurrences.scheduleValue(for: key) : ScheduleValue(bytes, key)
+      if let schedule = occurrences.schedule(from: value, key) { found.append(schedule) }
     }
     return found
   }
 }
 
-/// Maintains the index of the schedules in a store, and determines their delays.
+/// Determines the delays of schedules.
 extension Schedules {
-  private func indexChanges(adding key: ScheduleKey) async throws -> [TaskChange] {
-    let root = try await store.value(named: ScheduleIndex.rootName)
-    let parts = try root.map { try ScheduleIndex.parts(listedIn: $0) } ?? []
-    let name = ScheduleIndex.name(ofPart: key.part)
-    let part = try await store.value(named: name)
-    let keys = try ScheduleIndex.keys(listedIn: part, number: key.part)
-    var changes: [TaskChange] = []
-    if !keys.contains(key) {
-      changes.append(
-        .setValue(named: name, from: part, to: ScheduleIndex.encodedPart(listing: keys + [key]))
-      )
-    }
-    if !parts.contains(key.part) {
-      changes.append(
-        .setValue(
-          named: ScheduleIndex.rootName,
-          from: root,
-          to: ScheduleIndex.encodedRoot(listing: parts + [key.part])
-        )
-      )
-    }
-    return changes
-  }
-
-  private func indexChanges(removing key: ScheduleKey) async throws -> [TaskChange] {
-    let name = ScheduleIndex.name(ofPart: key.part)
-    let part = try await store.value(named: name)
-    let keys = try ScheduleIndex.keys(listedIn: part, number: key.part)
-    guard keys.contains(key) else { return [] }
-    return [
-      .setValue(
-        named: name,
-        from: part,
-        to: ScheduleIndex.encodedPart(listing: keys.filter { $0 != key })
-      )
-    ]
-  }
-
   /// Returns the number of seconds from each date of a schedule until the occurrence may start.
   ///
   /// The number depends only on the schedule's name, the spread and the ID of the installation, so
@@ -289,7 +250,6 @@ extension Schedules {
         after: try await tasksToWaitFor(in: new)
       )
       if new.begun != nil { step.changes.append(try await change(toBegunOccurrence: nil, of: key)) }
-      step.changes += try await indexChanges(adding: key)
       return try await store(step, cancelling: unread?.occurrences ?? [])
     }
     guard schedule.name == name else { throw Self.keyTakenError(name, by: schedule.name) }

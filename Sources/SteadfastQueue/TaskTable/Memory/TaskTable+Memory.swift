@@ -220,6 +220,13 @@ struct StoredValues: Sendable {
   /// The bytes that are stored under a name.
   subscript(name: String) -> [UInt8]? { committedValue(named: name)?.bytes }
 
+  /// Returns the values whose names begin with a prefix, in the order of the names' UTF-8 bytes.
+  func all(prefix: String) -> [(name: String, bytes: [UInt8])] {
+    packed.filter { $0.nameBytes.starts(with: prefix.utf8) }
+      .sorted { $0.nameBytes.lexicographicallyPrecedes($1.nameBytes) }
+      .map { ($0.name, $0.value.bytes) }
+  }
+
   private func committedValue(named name: String) -> Value? {
     packed.firstIndex(of: PackedValue(named: name)).map { packed[$0].value }
   }

@@ -285,6 +285,7 @@ struct ModelRun {
     for name in ModelDrawing.valueNames {
       try await store.expectValue(name, reference.values[ExactText(name)])
     }
+    try await store.expectValues(prefix: "", reference.values(prefix: ""))
   }
 }
 

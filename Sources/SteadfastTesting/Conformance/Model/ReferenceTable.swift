@@ -504,8 +504,15 @@ extension ReferenceTable {
   }
 }
 
-/// Memories and suspension in the reference.
+/// Values, memories and suspension in the reference.
 extension ReferenceTable {
+  /// Returns the values whose names begin with a prefix, in the order of the names' UTF-8 bytes.
+  package func values(prefix: String) -> [(name: String, bytes: [UInt8])] {
+    values.map { (name: $0.key.text, bytes: $0.value) }
+      .filter { $0.name.utf8.starts(with: prefix.utf8) }
+      .sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }
+  }
+
   /// Returns the values that a task remembers, by the bytes of their names.
   package func memory(of id: TaskID) -> [ExactText: [UInt8]] {
     index(of: id).map { entries[$0].memory } ?? [:]

@@ -258,6 +258,13 @@ extension HistoryRecorder {
     try await base.value(named: name)
   }
 
+  /// Returns the values of the underlying store whose names begin with a prefix.
+  ///
+  /// - Throws: The underlying store's error.
+  public func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])] {
+    try await base.values(prefix: prefix)
+  }
+
   /// Returns what a task of the underlying store remembers.
   ///
   /// - Throws: The underlying store's error.

@@ -55,6 +55,10 @@ final class TimedStore: Persistence {
 
   func value(named name: String) async throws -> [UInt8]? { try await base.value(named: name) }
 
+  func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])] {
+    try await base.values(prefix: prefix)
+  }
+
   func memory(of id: TaskID) async throws -> TaskMemory { try await base.memory(of: id) }
 
   func tasks(

@@ -189,6 +189,15 @@ extension TaskQueueGroupTests {
         #expect(try await store.value(named: name) == bytes)
       }
     }
+    for queue in queues {
+      let store = GroupStore(base: base, queue: queue, members: members)
+      for prefix in ["steadfast.limit", "steadfast.limit/", "steadfast.limit/Mail", "steadfast.limit.0"] {
+        let found = try await store.values(prefix: prefix)
+        let expected = names.filter { $0.hasPrefix(prefix) }
+        #expect(Set(found.map(\.name)) == Set(expected), "\(queue): \(prefix)")
+        #expect(found.allSatisfy { $0.bytes == Array("\(queue), \($0.name)".utf8) })
+      }
+    }
   }
 
   /// Existing files contain these names, so they must not change.
@@ -197,7 +206,7 @@ extension TaskQueueGroupTests {
     try await base.open()
     let members = GroupMembers(group: "group", on: base)
     let store = GroupStore(base: base, queue: "q", members: members)
-    for name in [StoredPause.valueName, RunTimes.valueName, "steadfast.schedules"] {
+    for name in [StoredPause.valueName, RunTimes.valueName, ScheduleKey("s").valueName] {
       let change = TaskChange.setValue(named: name, from: nil, to: [1])
       _ = try await store.apply([change], durability: .durable)
       #expect(try await base.value(named: "\(name) q") == [1])

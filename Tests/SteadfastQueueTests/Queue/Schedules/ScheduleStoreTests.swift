@@ -41,7 +41,6 @@ import Testing
         """#
     )
     #expect(task.id.description.hasPrefix("00e3c7a7-3400-8"))
-    #expect(try await store.value(named: "steadfast.schedules") != nil)
   }
 
   @Test func `a schedule that can't be decrypted doesn't affect other tasks`() async throws {

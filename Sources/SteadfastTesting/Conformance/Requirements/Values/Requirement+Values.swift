@@ -14,6 +14,12 @@ extension PersistenceConformance.Requirement {
       check: checkNamesOfValues
     ),
     Self(
+      "values.prefix",
+      "The values whose names begin with a prefix come back whole, in the order of their names. "
+        + "Names and prefix are compared by their UTF-8 bytes.",
+      check: checkPrefixes
+    ),
+    Self(
       "values.compared",
       "A value is set only if its current bytes are those that the change expects.",
       check: checkValuesAreCompared
@@ -94,6 +100,36 @@ extension PersistenceConformance.Requirement {
     try await store.apply(valueChange("\u{e9}", from: [0], to: nil))
     try await store.expectValue("\u{e9}", nil)
     try await store.expectValue("e\u{301}", [1])
+  }
+
+  private static func checkPrefixes(in store: StoreProbe) async throws {
+    // In the order of their UTF-8 bytes, which is neither that of characters nor of UTF-16.
+    let names = [
+      "A.b", "a", "a%b", "a.", "a.b", "a.c", "a_b", "b", "e", "e\u{301}", "\u{e9}", "\u{ff5e}",
+      "\u{1f388}", "\u{10ffff}", "\u{10ffff}\u{10ffff}",
+    ]
+    try await store.expectValues(prefix: "", [])
+    for (index, name) in names.enumerated().reversed() {
+      try await store.apply(valueChange(name, from: nil, to: [UInt8(index), 0, 255]))
+    }
+    func expect(_ prefix: String, _ indices: ClosedRange<Int>?) async throws {
+      let indices = indices.map(Array.init) ?? []
+      try await store.expectValues(
+        prefix: prefix,
+        indices.map { (names[$0], [UInt8($0), 0, 255]) }
+      )
+    }
+    for (prefix, indices): (String, ClosedRange<Int>?) in [
+      ("", 0...14), ("a", 1...6), ("a.", 3...5), ("a.b", 4...4), ("a.bc", nil), ("a%", 2...2),
+      ("a_", 6...6), ("e", 8...9), ("\u{e9}", 10...10), ("\u{10ffff}", 13...14), ("A", 0...0),
+      ("a\0", nil), ("c", nil),
+    ] {
+      try await expect(prefix, indices)
+    }
+    try await store.apply(valueChange("a.c", from: [5, 0, 255], to: nil))
+    try await expect("a.", 3...4)
+    try await store.apply(valueChange("a.b", from: [4, 0, 255], to: []))
+    try await store.expectValues(prefix: "a.b", [("a.b", [])])
   }
 
   private static func checkValuesAreCompared(in store: StoreProbe) async throws {
@@ -250,6 +286,7 @@ extension PersistenceConformance.Requirement {
     store.recordStep("close")
     try await store.store.close()
     try await store.expectError("value") { _ = try await store.value(named: "a") }
+    try await store.expectError("values") { _ = try await store.values(prefix: "a") }
     let second = try await store.openNextStore()
     try await second.expectValue("a", [1])
     second.recordStep("destroy, and open again")
@@ -290,6 +327,7 @@ extension PersistenceConformance.Requirement {
     try await store.apply(valueChange("a", from: nil, to: [1]))
     let other = try await store.openSecondStore()
     try await other.expectValue("a", [1])
+    try await other.expectValues(prefix: "", [("a", [1])])
     try await other.apply(valueChange("a", from: [1], to: [2]))
     try await store.expectValue("a", [2])
     try await store.apply(valueChange("a", from: [1], to: [3]), .valueDiffers)
