@@ -37,8 +37,8 @@ struct OccurrenceIDTests {
   @Test(
     arguments: [
       "steadfast.schedule.", "steadfast.schedule.8dd35380", "steadfast.schedule.08dd353801",
-      "steadfast.schedule.8DD353801", "steadfast.schedule.+dd353801", "steadfast.schedules.0dd353801",
-      "steadfast.schedule.8dd35380g",
+      "steadfast.schedule.8DD353801", "steadfast.schedule.+dd353801",
+      "steadfast.schedule.8dd35380g", "steadfast.schedules.0dd353801",
     ]
   )
   func `another name is not that of a schedule`(name: String) {

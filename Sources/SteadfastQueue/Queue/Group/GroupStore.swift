@@ -130,7 +130,9 @@ struct GroupStore: StoreWrapper {
     guard stored.utf8.starts(with: "steadfast.".utf8) else { return stored }
     // The package's own names have no space before a slash, so the queue's name follows the space.
     let end = stored.utf8.firstIndex { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "/") }
-    guard let end, stored.utf8[end] == UInt8(ascii: " ") else { return queue.isEmpty ? stored : nil }
+    guard let end, stored.utf8[end] == UInt8(ascii: " ") else {
+      return queue.isEmpty ? stored : nil
+    }
     let (name, rest) = (stored[..<end], stored[end...])
     if !queue.isEmpty, String(rest).isExactly(" \(queue)") { return String(name) }
     let marker = " \(queue)\u{1f}"

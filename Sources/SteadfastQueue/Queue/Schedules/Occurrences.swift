@@ -274,8 +274,7 @@ extension Occurrences {
         after: schedule.overlaps && !isReplaced ? [] : [record.id]
       )
       do {
-        // If a power failure loses the step, it also loses what is stored after it, so the occurrence
-        // begins again.
+        // A power failure that loses the step also loses the occurrence's end.
         if try await send(step, { try await storage.send($0, .relaxed).outcomes }) {
           return isReplaced ? nil : occurrence
         }

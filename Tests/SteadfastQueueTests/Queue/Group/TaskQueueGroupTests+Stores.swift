@@ -191,7 +191,7 @@ extension TaskQueueGroupTests {
     }
     for queue in queues {
       let store = GroupStore(base: base, queue: queue, members: members)
-      for prefix in ["steadfast.limit", "steadfast.limit/", "steadfast.limit/Mail", "steadfast.limit.0"] {
+      for prefix in ["steadfast.limit", "steadfast.limit/", "steadfast.limit/Mail"] {
         let found = try await store.values(prefix: prefix)
         let expected = names.filter { $0.hasPrefix(prefix) }
         #expect(Set(found.map(\.name)) == Set(expected), "\(queue): \(prefix)")

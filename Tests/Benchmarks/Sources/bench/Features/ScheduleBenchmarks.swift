@@ -9,8 +9,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The cost of an occurrence of a schedule: its claim, its attempt, its end and the step to the next
-/// date.
+/// The cost of an occurrence of a schedule, with the step to the next date.
 let occurrenceBenchmarks = [
   Benchmark("an occurrence, in memory", iterations: 500) { count, stopwatch in
     try await performOccurrences(count, in: InMemoryStore(), stopwatch)
