@@ -123,13 +123,13 @@ package struct StoreJob: Sendable {
     package var endsStore: Bool {
       switch self {
       case .close, .destroy: true
-      case .open, .apply, .claim, .tasks, .count, .contains, .value, .memory: false
+      case .open, .apply, .claim, .tasks, .count, .contains, .value, .values, .memory: false
       }
     }
 
     package var isReadOnly: Bool {
       switch self {
-      case .tasks, .count, .contains, .value, .memory: true
+      case .tasks, .count, .contains, .value, .values, .memory: true
       case .open, .apply, .claim, .close, .destroy: false
       }
     }
@@ -160,7 +160,7 @@ package struct StoreJob: Sendable {
   package var runsOutsideTransaction: Bool {
     switch call {
     case .open, .close, .destroy: true
-    case .apply, .claim, .tasks, .count, .contains, .value, .memory: false
+    case .apply, .claim, .tasks, .count, .contains, .value, .values, .memory: false
     }
   }
 

@@ -88,7 +88,7 @@ public enum TaskChange: Sendable {
   /// The memory of a task changes, or the task waits for its memory to change.
   case memory(MemoryChange)
   /// Any number of tasks change.
-  case broad(BroadChange)
+  indirect case broad(BroadChange)
   /// The bytes stored under a name are replaced if they equal the expected ones.
   ///
   /// `nil` means no value: `from: nil` expects that there is none, and `to: nil` removes the value.
@@ -200,7 +200,7 @@ extension TaskChange {
   public static func abandon(_ lease: Lease, failure: TaskFailure, retains: Bool) -> TaskChange {
     .end(
       .claimed(lease),
-      TaskEnd(.abandoned, date: failure.date, failure: failure, retains: retains)
+      TaskEnd(.abandoned, date: failure.date, reason: failure.reason, retains: retains)
     )
   }
 

@@ -186,13 +186,13 @@ struct StagedChange: Sendable {
     indirect case replacement(TaskRecord, slot: Int)
     /// Removes a task whose attempt has failed, so that the task that waits for its unique key
     /// replaces it.
-    case supersession(TaskMove, slot: Int, successor: Int)
+    indirect case supersession(TaskMove, slot: Int, successor: Int)
     /// Changes the task in a slot, and possibly tasks that wait for it.
     case change(TaskChange, slot: Int)
     /// Changes the memory of a task, which staging has not reserved.
     case memory(MemoryChange)
     /// Changes any number of tasks, which staging has not reserved.
-    case broadChange(BroadChange)
+    indirect case broadChange(BroadChange)
     /// Sets or removes the value under this name; `grows` says whether the new value is larger than
     /// the previous one.
     case value(named: String, grows: Bool)

@@ -212,7 +212,7 @@ extension StoreProbe {
   }
 
   private static func text(of values: [(name: String, bytes: [UInt8])]) -> String {
-    let texts = values.map { "'\($0.name.prefix(80))': \($0.bytes.step)" }
+    let texts = values.map { name, bytes in "'\(name.prefix(80))': \(Optional(bytes).step)" }
     return "[\(texts.joined(separator: ", "))]"
   }
 

@@ -19,6 +19,9 @@ import Testing
     }
   }
 
+  /// A change is copied several times between its caller and the table.
+  @Test func `a change has at most 64 bytes`() { #expect(MemoryLayout<TaskChange>.size <= 64) }
+
   private mutating func insertEnded() {
     table.insert(.make(1, key: "k"))
     let lease = table.claim(1)[0].lease

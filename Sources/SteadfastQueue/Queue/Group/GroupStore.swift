@@ -137,7 +137,7 @@ struct GroupStore: StoreWrapper {
     if !queue.isEmpty, String(rest).isExactly(" \(queue)") { return String(name) }
     let marker = " \(queue)\u{1f}"
     guard rest.utf8.starts(with: "\(marker)/".utf8) else { return nil }
-    return "\(name)\(rest.utf8.dropFirst(marker.utf8.count))"
+    return "\(name)\(rest[rest.utf8.index(rest.startIndex, offsetBy: marker.utf8.count)...])"
   }
 }
 

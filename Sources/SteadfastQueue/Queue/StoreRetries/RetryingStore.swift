@@ -100,6 +100,10 @@ final class RetryingStore: StoreWrapper {
     try await retrying { try await base.value(named: name) }
   }
 
+  func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])] {
+    try await retrying { try await base.values(prefix: prefix) }
+  }
+
   func memory(of id: TaskID) async throws -> TaskMemory {
     try await retrying { try await base.memory(of: id) }
   }

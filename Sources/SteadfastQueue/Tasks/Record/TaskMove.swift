@@ -92,27 +92,29 @@ public struct TaskMove: Sendable, Hashable {
 ///
 /// The functions of ``TaskChange`` make ends.
 public struct TaskEnd: Sendable, Hashable {
+  /// The date of the end.
+  public let date: Date
+  private let reason: String?
   /// The task's last state: ``TaskState/succeeded``, ``TaskState/abandoned`` or
   /// ``TaskState/cancelled``.
   public let state: TaskState
-  /// The date of the end.
-  public let date: Date
-  /// Why the task is abandoned; `nil` in the other states.
-  public let failure: TaskFailure?
   /// Whether the task is retained instead of removed.
   public let retains: Bool
 
-  init(_ state: TaskState, date: Date, failure: TaskFailure? = nil, retains: Bool) {
-    self.state = state
+  /// Why the task is abandoned; `nil` in the other states.
+  public var failure: TaskFailure? { reason.map { TaskFailure(reason: $0, date: date) } }
+
+  init(_ state: TaskState, date: Date, reason: String? = nil, retains: Bool) {
     self.date = date
-    self.failure = failure
+    self.reason = reason
+    self.state = state
     self.retains = retains
   }
 
   /// The outcome that callers get.
   var outcome: TaskOutcome {
     switch state {
-    case .abandoned: .abandoned(reason: failure?.reason ?? "")
+    case .abandoned: .abandoned(reason: reason ?? "")
     case .cancelled: .cancelled
     default: .succeeded
     }

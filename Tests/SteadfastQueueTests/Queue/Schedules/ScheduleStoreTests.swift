@@ -43,6 +43,16 @@ import Testing
     #expect(task.id.description.hasPrefix("00e3c7a7-3400-8"))
   }
 
+  @Test func `schedules that can't be read for a moment are read again`() async throws {
+    let store = FaultInjectingStore()
+    let queue = await bench.makeQueue(on: store)
+    try await queue.schedule("s", .hours, Note("a"))
+    store.inject(.transientError, .beforeEffect, times: 3) { $0.kind == .value }
+    try await withRunning(queue) { try await bench.advance(hours: 1.5) }
+    #expect(bench.log.entries.map(\.date) == [1])
+    #expect(try await queue.statistics.storeRetries == 3)
+  }
+
   @Test func `a schedule that can't be decrypted doesn't affect other tasks`() async throws {
     let base = InMemoryStore()
     let seal = TestSeal()
