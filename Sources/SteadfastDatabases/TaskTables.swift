@@ -394,6 +394,11 @@ extension ChangeOutcome {
   }
 }
 
+extension String {
+  /// A string that no name of a value with this prefix comes after: names have at most 1,024 bytes.
+  package var endOfPrefix: String { self + String(repeating: "\u{10ffff}", count: 256) }
+}
+
 /// A connection on which tasks and values are looked up.
 package protocol TaskLookUps {
   func tasks(matching filter: TaskFilter, after id: TaskID?, limit: Int) throws -> [TaskRecord]

@@ -59,7 +59,7 @@ def values(engine):
                           ("a", ["a", "a ", "a%b", "a_b"]), ("a_", ["a_b"]), ("a%", ["a%b"]),
                           ("e", ["e\u0301"]), ("\u00e9", []), ("b", []),
                           ("\U0001f388", ["\U0001f388", "\U0001f388!"])):
-        rows = session.run("values", prefix)
+        rows = session.run("values", prefix, prefix + 256 * "\U0010ffff")
         expect([name for name, _ in rows], found)
         expect(rows[-1][1] if rows else None, "\\x" + found[-1].encode().hex() if found else None)
     # No change is stored of a batch with a value that differs.

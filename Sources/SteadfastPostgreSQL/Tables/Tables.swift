@@ -188,12 +188,9 @@ extension Connection: TaskLookUps {
   func values(prefix: String) throws -> [(name: String, bytes: [UInt8])] {
     guard !prefix.hasNUL else { return [] }
     return try allRows(
-      """
-      select name, bytes from steadfast_value
-      where name >= $1 and starts_with(name, $1)
-      order by name
-      """,
-      .text(prefix)
+      "select name, bytes from steadfast_value where name between $1 and $2 order by name",
+      .text(prefix),
+      .text(prefix.endOfPrefix)
     ) { (name: $0.text(0), bytes: $0.bytes(1)) }
   }
 

@@ -23,8 +23,8 @@ final class QueueCore: QueuePart {
     upkeep = Upkeep(services)
     enqueuer = Enqueuer(upkeep)
     occurrences = Occurrences(upkeep)
-    results = Results(occurrences)
-    schedules = Schedules(results)
+    results = Results(upkeep)
+    schedules = Schedules(results, occurrences)
     gate = StartGate(results)
     claimer = Claimer(gate, schedules)
   }

@@ -40,7 +40,8 @@ extension CatchUp {
 
   /// Decides what follows the occurrence for a date.
   ///
-  /// If `wasHandled`, that occurrence has ended or is running; if not, its date was missed, too.
+  /// If `wasHandled`, that occurrence begins, or was cancelled or removed; if not, its date was
+  /// missed, too.
   init(after date: Date, wasHandled: Bool, now: Date, _ policy: Policy) {
     let limit = now - policy.delay / .seconds(1)
     let most = if case .each(let count) = policy.missed.kind { count } else { 1 }

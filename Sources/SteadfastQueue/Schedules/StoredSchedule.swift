@@ -66,7 +66,7 @@ struct StoredSchedule: Codable, Equatable, Sendable {
   /// The IDs of occurrences that later ones have replaced before they began; `nil` if there are
   /// none.
   ///
-  /// They get no attempts, even if queues had claimed them already. When an ID is added, those of
+  /// They get no attempts, even if queues have claimed them already. When an ID is added, those of
   /// ended tasks are removed.
   var replaced: [TaskID]?
   /// The date of the next occurrence, in seconds since 1970; if the schedule is parked, the date

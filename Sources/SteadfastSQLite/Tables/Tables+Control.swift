@@ -373,12 +373,9 @@ extension Connection {
 
   func values(prefix: String) throws -> [(name: String, bytes: [UInt8])] {
     try allRows(
-      """
-      select name, bytes from steadfast_value
-      where name >= ?1 and substr(name, 1, length(?1)) = ?1
-      order by name
-      """,
-      .text(prefix)
+      "select name, bytes from steadfast_value where name between ?1 and ?2 order by name",
+      .text(prefix),
+      .text(prefix.endOfPrefix)
     ) { (name: $0.text(0), bytes: $0.bytes(1)) }
   }
 

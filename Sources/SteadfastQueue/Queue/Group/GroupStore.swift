@@ -53,9 +53,11 @@ struct GroupStore: StoreWrapper {
     let stored = try await base.values(
       prefix: prefix.utf8.contains(UInt8(ascii: "/")) ? valueName(prefix) : prefix
     )
+    // The order of the names may differ from that of the stored names.
     return stored.compactMap { stored in
-      name(ofValueStoredAs: stored.name).map { ($0, stored.bytes) }
+      name(ofValueStoredAs: stored.name).map { (name: $0, bytes: stored.bytes) }
     }
+    .sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }
   }
 
   func insertStatement(

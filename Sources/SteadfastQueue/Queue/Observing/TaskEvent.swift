@@ -73,7 +73,7 @@ public enum TaskEvent: Sendable {
   /// A schedule is parked: it has no next occurrence until the reason is removed.
   ///
   /// The event is posted when the schedule is parked. While the schedule is parked, the event is
-  /// posted again each time a queue starts to run, and on a shared store once an hour.
+  /// posted again each time a queue starts to run.
   case scheduleParked(String, reason: String)
   /// The store is temporarily unavailable, and a call to it is retried at about this date.
   ///

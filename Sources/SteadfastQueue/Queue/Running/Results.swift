@@ -10,12 +10,10 @@ import SystemFoundation
 final class Results: QueuePart {
   let services: QueueServices
   let upkeep: Upkeep
-  let occurrences: Occurrences
 
-  init(_ occurrences: Occurrences) {
-    services = occurrences.services
-    upkeep = occurrences.upkeep
-    self.occurrences = occurrences
+  init(_ upkeep: Upkeep) {
+    services = upkeep.services
+    self.upkeep = upkeep
   }
 }
 
@@ -229,6 +227,8 @@ extension Results {
   /// Lets a run check the schedules if an occurrence was cancelled or removed, perhaps before it
   /// began: then the schedule must advance.
   private func checkSchedules(after settlement: Settlement) {
+    // A claimed occurrence that does not begin has advanced its schedule, or is no longer in one.
+    guard settlement.wasBegun else { return }
     if let end = settlement.change.end, end.state != .cancelled { return }
     let owner = otherQueue(of: settlement.record).flatMap(queue)?.upkeep ?? upkeep
     owner.state.withLock { $0.schedulesAreDue = true }

@@ -129,9 +129,12 @@ extension Occurrences {
 
   /// Returns those of some tasks that have not ended.
   func unfinished(_ ids: [TaskID]) async throws -> [TaskID] {
-    if ids.isEmpty { return [] }
-    let filter = TaskFilter(ids: Set(ids), queue: nil, states: TaskState.unfinished)
-    return try await store.tasks(matching: filter, after: nil, limit: ids.count).map(\.id)
+    var found: [TaskID] = []
+    for page in ids.lookUpPages {
+      let filter = TaskFilter(ids: Set(page), queue: nil, states: TaskState.unfinished)
+      found += try await store.tasks(matching: filter, after: nil, limit: page.count).map(\.id)
+    }
+    return found
   }
 
   /// Returns a schedule and its stored value; `nil` if there is none.
@@ -147,15 +150,19 @@ extension Occurrences {
 
   /// Returns the schedule of a stored value; `nil` if there is none, or this process can't read it.
   ///
-  /// In the latter case, observers are notified that the schedule is parked.
+  /// In the latter case, observers are notified that the schedule is parked if `reportsUnreadable`
+  /// is `true`.
   func schedule(
     from value: ScheduleValue?,
-    _ key: ScheduleKey
+    _ key: ScheduleKey,
+    reportsUnreadable: Bool = true
   ) -> (schedule: StoredSchedule, bytes: [UInt8])? {
     switch value {
     case .schedule(let schedule, let bytes): return (schedule, bytes)
     case .unreadable(_, let error):
-      observers.events.post(.scheduleParked(key.valueName, reason: error.message))
+      if reportsUnreadable {
+        observers.events.post(.scheduleParked(key.valueName, reason: error.message))
+      }
       return nil
     case nil: return nil
     }
@@ -322,7 +329,8 @@ extension Occurrences {
     guard record.id.isOccurrence,
       let schedule = try await storedSchedule(for: record.id.scheduleKey)?.schedule
     else { return false }
-    return isReplaced(record, in: schedule, now: now)
+    return schedule.replaced?.contains(record.id) ?? false
+      || isReplaced(record, in: schedule, now: now)
   }
 
   private func isReplaced(

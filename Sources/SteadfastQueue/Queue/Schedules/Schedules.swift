@@ -8,10 +8,10 @@ final class Schedules: QueuePart {
   let occurrences: Occurrences
   let results: Results
 
-  init(_ results: Results) {
+  init(_ results: Results, _ occurrences: Occurrences) {
     services = results.services
     upkeep = results.upkeep
-    occurrences = results.occurrences
+    self.occurrences = occurrences
     self.results = results
   }
 }
@@ -69,7 +69,13 @@ extension Schedules {
       }
       wasThere = true
       changes.append(.setValue(named: key.valueName, from: old, to: nil))
-      return try await store(changes, cancelling: waiting)
+      let outcomes = try await send(changes, cancelling: waiting)
+      guard !outcomes.contains(where: \.refusesStep) else { return false }
+      // An occurrence that was claimed in the meantime is under way.
+      for (record, outcome) in zip(waiting, outcomes) where !outcome.isDone {
+        _ = try await storage.send([try await change(toBegunOccurrence: record.id, of: key)])
+      }
+      return true
     }
     return wasThere
   }
@@ -143,7 +149,11 @@ extension Schedules {
   }
 
   private func restoreStoredSchedules(reportsParked: Bool) async throws {
-    for (schedule, bytes) in try await storedSchedules() {
+    let stored = try await storedSchedules(reportsUnreadable: reportsParked)
+    let unfinished = Set(try await occurrences.unfinished(stored.compactMap(\.schedule.id)))
+    for (schedule, bytes) in stored {
+      // Most schedules have their next occurrence.
+      if let id = schedule.id, unfinished.contains(id), !schedule.isAhead(of: now) { continue }
       let key = ScheduleKey(schedule.name)
       var (schedule, bytes) = (schedule, bytes)
       for attempt in 0..<QueueStore.maxConflictRetries {
@@ -175,9 +185,9 @@ extension Schedules {
     try await restoreSchedules()
   }
 
-  private func storedSchedules() async throws -> [(
-    schedule: StoredSchedule, bytes: [UInt8]
-  )] {
+  private func storedSchedules(
+    reportsUnreadable: Bool = true
+  ) async throws -> [(schedule: StoredSchedule, bytes: [UInt8])] {
     var found: [(schedule: StoredSchedule, bytes: [UInt8])] = []
     for (name, bytes) in try await store.values(prefix: ScheduleKey.valuePrefix) {
       guard let key = ScheduleKey(valueName: name) else { continue }
@@ -185,7 +195,8 @@ extension Schedules {
       let value =
         bytes == SealedStore.unopenedValue
         ? try await occurrences.scheduleValue(for: key) : ScheduleValue(bytes, key)
-      if let schedule = occurrences.schedule(from: value, key) { found.append(schedule) }
+      let schedule = occurrences.schedule(from: value, key, reportsUnreadable: reportsUnreadable)
+      if let schedule { found.append(schedule) }
     }
     return found
   }
@@ -509,8 +520,8 @@ extension Schedules {
 
   /// Throws if a schedule is too large to be stored as a value, now or when it has grown.
   ///
-  /// The limit leaves bytes for the ID of an occurrence, a count of missed dates, the reason for
-  /// which the schedule is parked, and encryption.
+  /// The limit leaves bytes for IDs of occurrences, counts of missed dates, the reason why the
+  /// schedule is parked, and encryption.
   private static func checkSize(of schedule: StoredSchedule) throws {
     let count = try schedule.bytes.count
     guard count > 64_500 else { return }

@@ -204,6 +204,27 @@ import Testing
     #expect(bench.log.entries.map(\.date) == [1])
   }
 
+  @Test func `a schedule that is made again waits for an occurrence claimed during its removal`()
+    async throws
+  {
+    let shared = SharedStore(
+      StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(10))
+    )
+    let queue = await bench.makeQueue(on: shared.process())
+    let store = InterruptedStore(shared.process())
+    let other = await bench.makeQueue(on: store)
+    try await other.schedule("s", .hours, Note("takes 1.5"))
+    try await withRunning(queue) {
+      store.beforeNextBatch { try await bench.advance(hours: 1.1) }
+      #expect(try await other.unschedule("s"))
+      try await other.schedule("s", .hours, Note("again"))
+      try await bench.advance(hours: 1.2)
+      #expect(bench.log.entries.map(\.text) == ["takes 1.5"])
+      try await bench.advance(hours: 0.3)
+    }
+    #expect(bench.log.entries.map(\.text) == ["takes 1.5", "again"])
+  }
+
   @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
   func `a schedule goes on after the answer to a cancellation was lost`(
     moment: FaultInjectingStore.Moment

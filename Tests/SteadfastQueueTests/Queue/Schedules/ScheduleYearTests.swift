@@ -138,7 +138,7 @@ import Testing
       let performed = state.performed[name, default: []]
       #expect(Set(performed).count == performed.count, "\(name) was performed twice")
       #expect(performed == performed.sorted())
-      // All dates before the current occurrence.
+      // All dates before the next occurrence.
       let next = try #require(try await queue.occurrences(of: name, count: 1).first)
       var all: [Date] = []
       var date = rule.next(after: bench.start)
