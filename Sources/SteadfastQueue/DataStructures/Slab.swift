@@ -32,7 +32,7 @@ struct Slab<Element: Sendable>: Sendable {
 
   init(filler: Element) { self.filler = filler }
 
-  mutating func insert(_ element: Element) -> Int {
+  mutating func insert(_ element: consuming Element) -> Int {
     if roomyWords.isEmpty { addPage() }
     let word = roomyWords[roomyWords.count - 1]
     let bit = (~used[word]).trailingZeroBitCount
@@ -132,9 +132,10 @@ struct IdentifiedSlab<Element: Identifiable & Sendable>: Sendable where Element.
   /// Adds an element whose ID is not in the slab.
   ///
   /// - Returns: The element's slot.
-  mutating func insert(_ element: Element) -> Int {
+  mutating func insert(_ element: consuming Element) -> Int {
+    let id = element.id
     let slot = slab.insert(element)
-    index.insert(slot, for: element.id)
+    index.insert(slot, for: id)
     return slot
   }
 

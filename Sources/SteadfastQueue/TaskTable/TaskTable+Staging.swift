@@ -78,6 +78,8 @@ extension TaskTable {
     if entries[slot].record.state.isClaimable { removeFromList(slot) }
   }
 
+  // These are inlined, because the compiler copies the whole table for a call of such a method.
+  @inline(__always)
   func slot(of target: TaskTarget, in states: (TaskState) -> Bool) -> Int? {
     switch target {
     case .claimed(let lease): states(.running) ? slot(ofClaimed: lease) : nil
@@ -93,6 +95,7 @@ extension TaskTable {
     return slot
   }
 
+  @inline(__always)
   private func slot(ofUnclaimed id: TaskID, in states: (TaskState) -> Bool) -> Int? {
     guard let slot = slot(of: id), !hasPendingChange(slot), entries[slot].place.isAtRest,
       states(entries[slot].record.state)
@@ -103,6 +106,7 @@ extension TaskTable {
   /// Returns whether a staged change may still change or remove a task.
   ///
   /// A decision that depends on such a task could turn out differently when the file is read again.
+  @inline(__always)
   func hasPendingChange(_ slot: Int) -> Bool {
     let place = entries[slot].place
     return entries[slot].isReserved || entries[slot].isPinned || place == .staged
