@@ -395,7 +395,8 @@ extension ChangeOutcome {
 }
 
 extension String {
-  /// A string that no name of a value with this prefix comes after: names have at most 1,024 bytes.
+  /// The end of the names of values with this prefix: none of them sorts after this string, because
+  /// they have at most 1,024 bytes.
   package var endOfPrefix: String { self + String(repeating: "\u{10ffff}", count: 256) }
 }
 

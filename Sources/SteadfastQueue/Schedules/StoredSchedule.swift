@@ -207,6 +207,14 @@ struct StoredSchedule: Codable, Equatable, Sendable {
   }
 }
 
+extension StoredSchedule.Begun {
+  /// Makes the occurrence whose ID was stored when its schedule was removed.
+  init?(_ bytes: [UInt8]) {
+    guard let id = TaskID(String(decoding: bytes, as: UTF8.self)) else { return nil }
+    self.init(id: id)
+  }
+}
+
 /// The error for a schedule whose next occurrence can't be made, so that the schedule is parked.
 struct ParkedSchedule: Error, Equatable {
   let reason: String

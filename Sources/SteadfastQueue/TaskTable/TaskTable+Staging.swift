@@ -78,7 +78,7 @@ extension TaskTable {
     if entries[slot].record.state.isClaimable { removeFromList(slot) }
   }
 
-  // These are inlined, because the compiler copies the whole table for a call of such a method.
+  // Look-ups are inlined: for a call, the compiler would copy the whole table.
   @inline(__always)
   func slot(of target: TaskTarget, in states: (TaskState) -> Bool) -> Int? {
     switch target {

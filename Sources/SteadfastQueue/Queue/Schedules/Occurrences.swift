@@ -150,17 +150,17 @@ extension Occurrences {
 
   /// Returns the schedule of a stored value; `nil` if there is none, or this process can't read it.
   ///
-  /// In the latter case, observers are notified that the schedule is parked if `reportsUnreadable`
-  /// is `true`.
+  /// In the latter case, observers are notified that the schedule is parked if `reportsParked` is
+  /// `true`.
   func schedule(
     from value: ScheduleValue?,
     _ key: ScheduleKey,
-    reportsUnreadable: Bool = true
+    reportsParked: Bool = true
   ) -> (schedule: StoredSchedule, bytes: [UInt8])? {
     switch value {
     case .schedule(let schedule, let bytes): return (schedule, bytes)
     case .unreadable(_, let error):
-      if reportsUnreadable {
+      if reportsParked {
         observers.events.post(.scheduleParked(key.valueName, reason: error.message))
       }
       return nil

@@ -58,8 +58,9 @@ extension Schedules {
       case .schedule(let schedule, let bytes):
         guard schedule.name == name else { return true }
         old = bytes
-        waiting = try await waitingOccurrences(of: schedule)
-        if let id = try await occurrenceUnderWay(in: schedule) {
+        let current = try await currentOccurrence(of: schedule)
+        waiting = [current].compactMap(\.self).filter(\.isWaitingOccurrence)
+        if let id = try await occurrenceUnderWay(in: schedule, current) {
           changes.append(try await change(toBegunOccurrence: id, of: key))
         }
       case .unreadable(let bytes, _):
@@ -149,7 +150,7 @@ extension Schedules {
   }
 
   private func restoreStoredSchedules(reportsParked: Bool) async throws {
-    let stored = try await storedSchedules(reportsUnreadable: reportsParked)
+    let stored = try await storedSchedules(reportsParked: reportsParked)
     let unfinished = Set(try await occurrences.unfinished(stored.compactMap(\.schedule.id)))
     for (schedule, bytes) in stored {
       // Most schedules have their next occurrence.
@@ -186,16 +187,16 @@ extension Schedules {
   }
 
   private func storedSchedules(
-    reportsUnreadable: Bool = true
+    reportsParked: Bool = true
   ) async throws -> [(schedule: StoredSchedule, bytes: [UInt8])] {
     var found: [(schedule: StoredSchedule, bytes: [UInt8])] = []
     for (name, bytes) in try await store.values(prefix: ScheduleKey.valuePrefix) {
       guard let key = ScheduleKey(valueName: name) else { continue }
-      // Reading the value alone tells why it can't be opened.
+      // To get the error of a value that can't be opened, read the value by itself.
       let value =
         bytes == SealedStore.unopenedValue
         ? try await occurrences.scheduleValue(for: key) : ScheduleValue(bytes, key)
-      let schedule = occurrences.schedule(from: value, key, reportsUnreadable: reportsUnreadable)
+      let schedule = occurrences.schedule(from: value, key, reportsParked: reportsParked)
       if let schedule { found.append(schedule) }
     }
     return found
@@ -250,7 +251,8 @@ extension Schedules {
         unread = (bytes, try await waitingOccurrences(of: key))
       }
       var new = StoredSchedule(name, definition, delay: delay, createdAt: now)
-      new.begun = try await begunOccurrence(of: key).map { StoredSchedule.Begun(id: $0) }
+      let begun = try await store.value(named: key.begunName)
+      new.begun = begun.flatMap(StoredSchedule.Begun.init)
       new.advanceToFirstDate(after: now, of: rule)
       var step = try occurrences.step(
         of: key,
@@ -260,14 +262,15 @@ extension Schedules {
         attempt: attempt,
         after: try await tasksToWaitFor(in: new)
       )
-      if new.begun != nil { step.changes.append(try await change(toBegunOccurrence: nil, of: key)) }
+      if let begun { step.changes.append(.setValue(named: key.begunName, from: begun, to: nil)) }
       return try await store(step, cancelling: unread?.occurrences ?? [])
     }
     guard schedule.name == name else { throw Self.keyTakenError(name, by: schedule.name) }
     if schedule.delay ?? 0 == delay, try schedule.definition.hasSameBytes(as: definition) {
       return try await restoreOccurrence(of: schedule, old, key, attempt)
     }
-    if schedule.parkedReason == nil, try await currentOccurrence(of: schedule) == nil {
+    let current = try await currentOccurrence(of: schedule)
+    if schedule.parkedReason == nil, current == nil {
       // The next occurrence was cancelled. Skip its date before the schedule changes.
       _ = try await restoreOccurrence(of: schedule, old, key, attempt)
       return false
@@ -275,7 +278,7 @@ extension Schedules {
     var changed = schedule
     changed.definition = definition
     changed.delay = delay == 0 ? nil : delay
-    return try await replace(schedule, old, by: changed, rule, now: now, attempt)
+    return try await replace(schedule, old, current, by: changed, rule, now: now, attempt)
   }
 
   /// Stores a schedule that has changed, and replaces its occurrence unless that has started.
@@ -287,13 +290,13 @@ extension Schedules {
   private func replace(
     _ before: StoredSchedule,
     _ old: [UInt8],
+    _ current: TaskRecord?,
     by changed: StoredSchedule,
     _ rule: ScheduleRule,
     now: Date,
     _ attempt: Int
   ) async throws -> Bool {
     let key = ScheduleKey(changed.name)
-    let current = try await currentOccurrence(of: changed)
     if let current, current.hasBegun || current.state == .running || current.state == .paused {
       let bytes = try changed.bytes
       let change = TaskChange.setValue(named: key.valueName, from: old, to: bytes)
@@ -358,7 +361,7 @@ extension Schedules {
     if isAhead(schedule, current, of: now),
       case .success(let rule) = handlers.zones.rule(of: schedule.definition)
     {
-      return try await replace(schedule, old, by: schedule, rule, now: now, attempt)
+      return try await replace(schedule, old, current, by: schedule, rule, now: now, attempt)
     }
     guard current == nil else { return true }
     let isParked = schedule.parkedReason != nil
@@ -399,28 +402,22 @@ extension Schedules {
   ///
   /// In a schedule that an earlier version has stored, it may be the one to which the schedule
   /// refers.
-  private func occurrenceUnderWay(in schedule: StoredSchedule) async throws -> TaskID? {
+  private func occurrenceUnderWay(
+    in schedule: StoredSchedule,
+    _ current: TaskRecord?
+  ) async throws -> TaskID? {
     if let id = schedule.begun?.id, try await !occurrences.unfinished([id]).isEmpty { return id }
-    let current = try await currentOccurrence(of: schedule)
     return current.flatMap { $0.isWaitingOccurrence ? nil : $0.id }
-  }
-
-  /// Returns the ID of the occurrence that had begun when a schedule was removed; `nil` if there
-  /// was none.
-  private func begunOccurrence(of key: ScheduleKey) async throws -> TaskID? {
-    try await store.value(named: key.begunName).flatMap {
-      TaskID(String(decoding: $0, as: UTF8.self))
-    }
   }
 
   /// Returns the change that stores the ID of the occurrence that has begun, while its schedule is
   /// removed.
   private func change(
-    toBegunOccurrence id: TaskID?,
+    toBegunOccurrence id: TaskID,
     of key: ScheduleKey
   ) async throws -> TaskChange {
     let old = try await store.value(named: key.begunName)
-    return .setValue(named: key.begunName, from: old, to: id.map { Array($0.description.utf8) })
+    return .setValue(named: key.begunName, from: old, to: Array(id.description.utf8))
   }
 
   /// Returns the next occurrence of a schedule, if it has not ended.
@@ -431,14 +428,6 @@ extension Schedules {
       !record.state.isFinished
     else { return nil }
     return record
-  }
-
-  /// Returns the next occurrence of a schedule, if it has neither started nor ended.
-  private func waitingOccurrences(of schedule: StoredSchedule) async throws -> [TaskRecord] {
-    guard let record = try await currentOccurrence(of: schedule), record.isWaitingOccurrence else {
-      return []
-    }
-    return [record]
   }
 
   /// Returns the occurrences of an unreadable schedule that have not started.
