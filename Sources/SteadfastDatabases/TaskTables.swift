@@ -3,7 +3,7 @@ package import SystemFoundation
 
 /// The tables within a transaction, with a method for each kind of change.
 package protocol TaskTables: AnyObject {
-  associatedtype Database: TaskLookUps
+  associatedtype Database: TaskDatabase
 
   var database: Database { get }
   /// The order keys whose first task the batch may have changed.
@@ -390,38 +390,6 @@ extension ChangeOutcome {
     case .done, .doneWithConsequences, .replaced, .superseded: .batchRefused
     case .duplicate, .unmetDependency, .identityTaken, .stale, .batchRefused, .valueDiffers: self
     @unknown default: .batchRefused
-    }
-  }
-}
-
-extension String {
-  /// The end of the names of values with this prefix: none of them sorts after this string, because
-  /// they have at most 1,024 bytes.
-  package var endOfPrefix: String { self + String(repeating: "\u{10ffff}", count: 256) }
-}
-
-/// A connection on which tasks and values are looked up.
-package protocol TaskLookUps {
-  func tasks(matching filter: TaskFilter, after id: TaskID?, limit: Int) throws -> [TaskRecord]
-  func count(matching filter: TaskFilter) throws -> Int
-  func contains(_ filter: TaskFilter) throws -> Bool
-  func value(named name: String) throws -> [UInt8]?
-  func values(prefix: String) throws -> [(name: String, bytes: [UInt8])]
-  func memory(of id: TaskID) throws -> TaskMemory
-}
-
-extension TaskLookUps {
-  /// Performs a call that only reads.
-  package func performLookUp(_ call: StoreJob.Call) throws -> StoreJob.Output {
-    switch call {
-    case .tasks(let filter, let id, let limit):
-      .tasks(try tasks(matching: filter, after: id, limit: limit))
-    case .count(let filter): .count(try count(matching: filter))
-    case .contains(let filter): .contains(try contains(filter))
-    case .value(let name): .value(try value(named: name))
-    case .values(let prefix): .values(try values(prefix: prefix))
-    case .memory(let id): .memory(try memory(of: id))
-    case .open, .apply, .claim, .close, .destroy: .nothing
     }
   }
 }

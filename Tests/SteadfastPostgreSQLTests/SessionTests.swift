@@ -1,5 +1,6 @@
 #if PostgreSQL
 import Foundation
+import SteadfastDatabases
 import SteadfastQueue
 import TestSupport
 import Testing

@@ -1,5 +1,6 @@
 #if SQLite
 import Foundation
+import SteadfastDatabases
 import SteadfastQueue
 import TestSupport
 import Testing

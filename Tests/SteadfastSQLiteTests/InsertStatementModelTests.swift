@@ -56,16 +56,16 @@ struct InsertStatementModelTests {
     /// failures, whose JSON has no fixed order.
     func rows() throws -> [String] {
       try Schema.tables.flatMap { table in
-        let columns = try tables.database.rows(
-          ofOnce: "select name from pragma_table_info('steadfast_\(table)')",
+        let columns = try tables.database.allRows(
+          "select name from pragma_table_info('steadfast_\(table)')",
           []
         ) { $0.text(0) }
         let texts = columns.filter { $0 != "lease_token" && $0 != "earlier_failures" }.map {
           "quote(\($0))"
         }
         let row = texts.joined(separator: " || ' ' || ")
-        return try tables.database.rows(
-          ofOnce: "select \(row) from steadfast_\(table) order by 1",
+        return try tables.database.allRows(
+          "select \(row) from steadfast_\(table) order by 1",
           []
         ) { "\(table) \($0.text(0))" }
       }

@@ -100,7 +100,7 @@ struct InsertStatementTests {
         )
         try connection.run(statement)
         guard case .bytes(let id) = statement.parameters[0] else { return false }
-        return try connection.hasRow("select 1 from steadfast_insertion where id = ?1", .blob(id))
+        return try connection.hasRow("select 1 from steadfast_insertion where id = ?1", .bytes(id))
       }
       #expect(try isAdded(.reject))
       #expect(try !isAdded(.keep))

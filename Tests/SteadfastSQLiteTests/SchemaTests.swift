@@ -1,5 +1,6 @@
 #if SQLite
 import Foundation
+import SteadfastDatabases
 import SteadfastQueue
 import TestSupport
 import Testing
@@ -10,7 +11,7 @@ import Testing
 struct SchemaTests {
   /// Returns the definitions of the tables, indexes and triggers.
   private func definitions(in database: Connection) throws -> [String] {
-    try database.rows(ofOnce: "select type, name, sql from sqlite_schema order by name", []) {
+    try database.allRows("select type, name, sql from sqlite_schema order by name", []) {
       "\($0.text(0)) \($0.text(1)): \($0.text(2))"
     }
   }

@@ -11,7 +11,7 @@ import Testing
 struct StatementTests {
   /// Returns the instructions to which SQLite compiles a statement.
   private func instructions(of sql: String, in database: Connection) throws -> [String] {
-    try database.rows(ofOnce: "explain \(sql)", []) { $0.text(1) }
+    try database.allRows("explain \(sql)", []) { $0.text(1) }
   }
 
   @Test(arguments: [
@@ -37,8 +37,8 @@ struct StatementTests {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       try await SQLiteStore(at: url).open()
-      let plan = try database(at: url).rows(
-        ofOnce: "explain query plan \(Tables.overdueClaims)",
+      let plan = try database(at: url).allRows(
+        "explain query plan \(Tables.overdueClaims)",
         [.real(1)]
       ) { $0.text(3) }
       #expect(plan == ["SEARCH steadfast_task USING INDEX steadfast_lease (lease_end<?)"])
@@ -47,7 +47,7 @@ struct StatementTests {
 
   /// Returns the plan by which SQLite finds the rows of a statement.
   private func queryPlan(of sql: String, in database: Connection) throws -> [String] {
-    try database.rows(ofOnce: "explain query plan \(sql)", []) { $0.text(3) }
+    try database.allRows("explain query plan \(sql)", []) { $0.text(3) }
   }
 
   /// Makes SQLite gather statistics while the tables are small, as `pragma optimize` may.
@@ -147,8 +147,8 @@ struct StatementTests {
       let connection = try database(at: url)
       var filter = filter
       filter.queue = ""
-      let (statement, values) = try connection.existenceStatement(for: filter)
-      let plan = try connection.rows(ofOnce: "explain query plan \(statement)", values) {
+      let (statement, values) = connection.existenceStatement(for: filter)
+      let plan = try connection.allRows("explain query plan \(statement)", values) {
         $0.text(3)
       }
       #expect(plan.contains { $0.contains("INDEX steadfast_\(index)") }, "\(plan)")
@@ -165,8 +165,8 @@ struct StatementTests {
       for queue in ["", nil] {
         for (state, index) in [(TaskState.succeeded, "ended"), (.parked, "parked")] {
           let filter = TaskFilter(queue: queue, states: [state])
-          let (statement, values) = try database.existenceStatement(for: filter)
-          let plan = try database.rows(ofOnce: "explain query plan \(statement)", values) {
+          let (statement, values) = database.existenceStatement(for: filter)
+          let plan = try database.allRows("explain query plan \(statement)", values) {
             $0.text(3)
           }
           #expect(plan.contains { $0.contains("INDEX steadfast_\(index)") }, "\(plan)")

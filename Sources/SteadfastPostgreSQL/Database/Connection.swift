@@ -1,4 +1,5 @@
 #if PostgreSQL
+import SteadfastDatabases
 import SteadfastQueue
 import SystemPostgreSQL
 import SystemC
@@ -264,8 +265,15 @@ import SystemC
   }
 }
 
-/// Statements whose results are needed at once.
-extension Connection {
+extension Connection: TaskDatabase {
+  static let columns = TaskColumns.names.map { "task.\($0)" }.joined(separator: ", ")
+
+  static func lists(of ids: [TaskID]) -> [SQLValue] { [.ids(ids)] }
+
+  func send(_ sql: String, _ values: [SQLValue]) throws(PostgreSQLFailure) {
+    try send(sql, values, isWanted: false)
+  }
+
   /// Runs a statement, and returns its rows.
   func rows(_ sql: String, _ values: [SQLValue]) throws(PostgreSQLFailure) -> Rows {
     try send(sql, values, isWanted: true)
@@ -275,38 +283,13 @@ extension Connection {
     return rows
   }
 
-  /// Runs a statement, and returns the number of rows that it changed.
-  func run(_ sql: String, _ values: SQLValue...) throws(PostgreSQLFailure) -> Int {
+  func run(_ sql: String, _ values: [SQLValue]) throws(PostgreSQLFailure) -> Int {
     try rows(sql, values).changedCount
   }
 
-  /// Reads the first row of a statement with `read`; returns `nil` if there is no row.
-  func first<Value>(
-    _ sql: String,
-    _ values: SQLValue...,
-    read: (Row) throws -> Value
-  ) throws -> Value? {
+  func forEachRow(of sql: String, _ values: [SQLValue], _ body: (Row) throws -> Bool) throws {
     let rows = try rows(sql, values)
-    return rows.count > 0 ? try read(rows[0]) : nil
-  }
-
-  /// Returns whether a statement has a row.
-  func hasRow(_ sql: String, _ values: SQLValue...) throws -> Bool {
-    try rows(sql, values).count > 0
-  }
-
-  /// Reads each row of a statement with `read`.
-  func allRows<Value>(
-    _ sql: String,
-    _ values: SQLValue...,
-    read: (Row) throws -> Value
-  ) throws -> [Value] {
-    try rows(sql, values).map(read)
-  }
-
-  /// Returns the IDs in the first column of a statement's rows.
-  func ids(_ sql: String, _ values: SQLValue...) throws -> [TaskID] {
-    try rows(sql, values).map { $0.id(0) }.compactMap(\.self)
+    for number in 0..<rows.count where try !body(rows[number]) { return }
   }
 }
 

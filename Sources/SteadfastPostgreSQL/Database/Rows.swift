@@ -121,63 +121,8 @@ struct Row: TaskRow {
   }
 }
 
-/// A parameter of a statement, in the binary form of its type.
-enum SQLValue: Sendable {
-  case null
-  /// A `bigint`.
-  case integer(Int64)
-  case text(String)
-  /// A `bytea`.
-  case bytes([UInt8])
-  /// A `boolean`.
-  case flag(Bool)
-  /// A `uuid`.
-  case id(TaskID)
-  /// A `timestamptz`.
-  case date(Date)
-  /// An array whose elements have one type.
-  case array([SQLValue], of: ElementType)
-
-  /// The type of an array's elements, by the number that all servers use for it.
-  enum ElementType: UInt32, Sendable {
-    case flag = 16
-    case bytes = 17
-    case integer = 20
-    case text = 25
-    case date = 1184
-    case id = 2950
-  }
-}
-
+/// The binary forms of parameters.
 extension SQLValue {
-  static func integer(_ value: Int) -> SQLValue { .integer(Int64(value)) }
-  static func integer(_ value: Int?) -> SQLValue { value.map { .integer(Int64($0)) } ?? .null }
-  static func text(_ value: String?) -> SQLValue { value.map { .text($0) } ?? .null }
-  static func id(_ value: TaskID?) -> SQLValue { value.map { .id($0) } ?? .null }
-  static func date(_ value: Date?) -> SQLValue { value.map { .date($0) } ?? .null }
-
-  /// The microseconds; at least one for a positive duration.
-  static func duration(_ value: Duration?) -> SQLValue {
-    value.map { .integer($0.microseconds) } ?? .null
-  }
-
-  /// The number of retries; null if there is no limit.
-  static func limit(_ limit: RetryLimit?) -> SQLValue {
-    if case .atMost(let count) = limit { .integer(Int64(count)) } else { .null }
-  }
-
-  static func token(_ value: UInt64) -> SQLValue { .integer(Int64(bitPattern: value)) }
-
-  static func ids(_ ids: some Sequence<TaskID>) -> SQLValue {
-    .array(ids.map { .id($0) }, of: .id)
-  }
-
-  static func texts(_ texts: some Sequence<String>) -> SQLValue {
-    .array(texts.map { .text($0) }, of: .text)
-  }
-
-  // MARK: Bytes
-
   /// The start of the year 2000, from which PostgreSQL counts dates, in seconds since 1970.
   private static let epoch = 946_684_800.0
 
@@ -209,6 +154,7 @@ extension SQLValue {
     switch self {
     case .null: return nil
     case .integer(let value): bytes.appendInteger(value)
+    case .real(let value): bytes.appendInteger(value.bitPattern)
     case .text(let text): bytes += text.utf8
     case .bytes(let value): bytes += value
     case .flag(let value): bytes.append(value ? 1 : 0)
@@ -230,7 +176,7 @@ extension SQLValue {
   ) {
     bytes.appendInteger(Int32(elements.isEmpty ? 0 : 1))
     bytes.appendInteger(Int32(1))
-    bytes.appendInteger(type.rawValue)
+    bytes.appendInteger(type.number)
     guard !elements.isEmpty else { return }
     bytes.appendInteger(Int32(elements.count))
     bytes.appendInteger(Int32(1))
@@ -244,6 +190,20 @@ extension SQLValue {
         bytes[start + offset] = UInt8(truncatingIfNeeded: length)
         length >>= 8
       }
+    }
+  }
+}
+
+extension SQLValue.ElementType {
+  /// The number that all servers use for the type.
+  fileprivate var number: UInt32 {
+    switch self {
+    case .flag: 16
+    case .bytes: 17
+    case .integer: 20
+    case .text: 25
+    case .date: 1184
+    case .id: 2950
     }
   }
 }

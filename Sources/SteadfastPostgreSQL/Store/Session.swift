@@ -1,5 +1,6 @@
 #if PostgreSQL
 import Dispatch
+import SteadfastDatabases
 import SteadfastQueue
 
 /// A connection that is replaced when it is lost, with methods for transactions.

@@ -96,36 +96,40 @@ import SystemFoundation
     prefix == "steadfast" ? sql : sql.replacing("steadfast_", with: prefix + "_")
   }
 
-  /// Runs statements that have no parameters.
+  /// Runs statements that have no parameters, and are written in SQLite's SQL.
   func execute(_ sql: String) throws(SQLiteFailure) {
     let code = unsafe sqlite3_exec(handle, sqlWithPrefix(sql), nil, nil, nil)
     guard code == SQLITE_OK else { throw failure(withCode: code) }
   }
 
-  private func preparedStatement(
-    _ sql: String,
-    isCached: Bool
-  ) throws(SQLiteFailure) -> Statement {
+  private func preparedStatement(_ sql: String) throws(SQLiteFailure) -> Statement {
     if let statement = statements[sql] { return statement }
+    let text = sqlWithPrefix(Dialect.adapt(sql))
     var statement: OpaquePointer?
-    let flags = isCached ? UInt32(SQLITE_PREPARE_PERSISTENT) : 0
-    let code = unsafe sqlite3_prepare_v3(handle, sqlWithPrefix(sql), -1, flags, &statement, nil)
+    let flags = UInt32(SQLITE_PREPARE_PERSISTENT)
+    let code = unsafe sqlite3_prepare_v3(handle, text, -1, flags, &statement, nil)
     guard code == SQLITE_OK, let handle = unsafe statement else { throw failure(withCode: code) }
     let prepared = unsafe Statement(handle)
-    if isCached { statements[sql] = prepared }
+    statements[sql] = prepared
     return prepared
   }
+}
 
-  /// Runs a statement, and calls `body` with each row until `body` returns `false`.
-  ///
-  /// `body` must not run a statement with the same SQL.
-  private func forEachRow(
+extension Connection: TaskDatabase {
+  static let columns = TaskColumns.names.map { name in
+    // A long payload has a separate row.
+    name == "payload"
+      ? "coalesce(payload, (select bytes from steadfast_payload where task_id = id))" : name
+  }.joined(separator: ", ")
+
+  static func lists(of ids: [TaskID]) -> [SQLValue] { ids.map { .id($0) } }
+
+  func forEachRow(
     of sql: String,
     _ values: [SQLValue],
-    isCached: Bool = true,
     _ body: (Statement) throws -> Bool
   ) throws {
-    let statement = try preparedStatement(sql, isCached: isCached)
+    let statement = try preparedStatement(sql)
     defer { statement.reset() }
     let code = statement.bind(values)
     guard code == SQLITE_OK else { throw failure(withCode: code) }
@@ -138,78 +142,12 @@ import SystemFoundation
     }
   }
 
-  /// Runs a statement, and returns the number of rows that it changed.
-  @discardableResult
-  func run(_ sql: String, _ values: SQLValue...) throws -> Int { try run(sql, values) }
+  func send(_ sql: String, _ values: [SQLValue]) throws { try run(sql, values) }
 
   @discardableResult
   func run(_ sql: String, _ values: [SQLValue]) throws -> Int {
     try forEachRow(of: sql, values) { _ in true }
     return Int(unsafe sqlite3_changes(handle))
-  }
-
-  /// Reads the first row of a statement with `read`; returns `nil` if there is no row.
-  ///
-  /// A statement with changes must return at most one row.
-  func first<Value>(
-    _ sql: String,
-    _ values: SQLValue...,
-    read: (Statement) throws -> Value
-  ) throws -> Value? {
-    var found: Value?
-    try forEachRow(of: sql, values) { row in
-      found = try read(row)
-      // A statement with changes must run to its end.
-      return !row.isReadOnly
-    }
-    return found
-  }
-
-  /// Returns whether a statement has a row.
-  func hasRow(_ sql: String, _ values: SQLValue...) throws -> Bool {
-    var found = false
-    try forEachRow(of: sql, values) { _ in
-      found = true
-      return false
-    }
-    return found
-  }
-
-  /// Reads each row of a statement with `read`.
-  func allRows<Value>(
-    _ sql: String,
-    _ values: SQLValue...,
-    read: (Statement) throws -> Value
-  ) throws -> [Value] {
-    try rows(of: sql, values, isCached: true, read: read)
-  }
-
-  /// Reads each row of a statement with `read`, without caching the statement.
-  func rows<Value>(
-    ofOnce sql: String,
-    _ values: [SQLValue],
-    read: (Statement) throws -> Value
-  ) throws -> [Value] {
-    try rows(of: sql, values, isCached: false, read: read)
-  }
-
-  private func rows<Value>(
-    of sql: String,
-    _ values: [SQLValue],
-    isCached: Bool,
-    read: (Statement) throws -> Value
-  ) throws -> [Value] {
-    var found: [Value] = []
-    try forEachRow(of: sql, values, isCached: isCached) { row in
-      found.append(try read(row))
-      return true
-    }
-    return found
-  }
-
-  /// Returns the IDs in the first column of a statement's rows.
-  func ids(_ sql: String, _ values: SQLValue...) throws -> [TaskID] {
-    try rows(of: sql, values, isCached: true) { $0.id(0) }.compactMap(\.self)
   }
 }
 
@@ -250,7 +188,7 @@ import SystemFoundation
           return unsafe steadfast_bind_text(handle, index, base, count)
         }
       }
-    case .blob(let bytes):
+    case .bytes(let bytes):
       guard let count = Int32(exactly: bytes.count) else { return SQLITE_TOOBIG }
       guard count > 0 else { return unsafe sqlite3_bind_zeroblob(handle, index, 0) }
       return unsafe bytes.withUnsafeBytes { bytes in
@@ -260,6 +198,7 @@ import SystemFoundation
       return unsafe withUnsafeBytes(of: (id.high.bigEndian, id.low.bigEndian)) { bytes in
         unsafe steadfast_bind_blob(handle, index, bytes.baseAddress, 16)
       }
+    case .flag, .date, .array: return bind(value.stored, index)
     }
   }
 
@@ -315,44 +254,65 @@ import SystemFoundation
   }
 
   func real(_ column: Int32) -> Double { unsafe sqlite3_column_double(handle, column) }
-}
 
-/// A parameter of a statement.
-enum SQLValue {
-  case null
-  case integer(Int64)
-  case real(Double)
-  case text(String)
-  case blob([UInt8])
-  case id(TaskID)
+  func strings(_ column: Int32) throws -> [String] {
+    try StoredStrings.read(unlessNull(column, text))
+  }
 }
 
 extension SQLValue {
-  static func integer(_ value: Int?) -> SQLValue { value.map { .integer(Int64($0)) } ?? .null }
-  static func text(_ value: String?) -> SQLValue { value.map { .text($0) } ?? .null }
-  static func id(_ value: TaskID?) -> SQLValue { value.map { .id($0) } ?? .null }
-  static func flag(_ value: Bool) -> SQLValue { .integer(value ? Int64(1) : 0) }
-
-  /// The seconds since 1970.
+  /// The value in one of the forms that SQLite stores: null, a number, a text, or bytes.
   ///
-  /// A date that is not a number comes before all others, as in Swift's ranges. Without that,
-  /// SQLite would store such a date as null.
-  static func date(_ value: Date?) -> SQLValue {
-    guard let seconds = value?.timeIntervalSince1970 else { return .null }
-    return .real(seconds.isNaN ? -.infinity : seconds)
+  /// A date becomes the seconds since 1970. A date that is not a number comes before all others, as
+  /// in Swift's ranges. Without that, SQLite would store such a date as null.
+  var stored: SQLValue {
+    switch self {
+    case .null, .integer, .real, .text, .bytes: return self
+    case .flag(let value): return .integer(value ? 1 : 0)
+    case .id(let id): return .bytes(id.bytes)
+    case .date(let date):
+      let seconds = date.timeIntervalSince1970
+      return .real(seconds.isNaN ? -.infinity : seconds)
+    case .array(let elements, let type):
+      if type == .id { return .bytes(elements.flatMap(\.bytesOfID)) }
+      precondition(type == .text, "SQLite gets only lists of IDs and of strings")
+      return elements.isEmpty ? .null : .text(StoredStrings.json(of: elements.compactMap(\.string)))
+    }
   }
 
-  /// The microseconds; at least one for a positive duration.
-  static func duration(_ value: Duration?) -> SQLValue {
-    value.map { .integer($0.microseconds) } ?? .null
+  private var bytesOfID: [UInt8] { if case .id(let id) = self { id.bytes } else { [] } }
+
+  private var string: String? { if case .text(let text) = self { text } else { nil } }
+}
+
+extension TaskID {
+  /// The 16 bytes of the ID, as they are stored.
+  var bytes: [UInt8] {
+    [high, low].flatMap { half in (0..<8).map { UInt8(truncatingIfNeeded: half >> (56 - 8 * $0)) } }
+  }
+}
+
+/// Strings as a JSON array that statements can search.
+enum StoredStrings {
+  /// Returns the array without the strings that contain a NUL.
+  ///
+  /// No row has such a string, but some versions of SQLite would match the characters before the
+  /// NUL.
+  static func json(of strings: some Collection<String>) -> String {
+    let strings = strings.filter { !$0.hasNUL }
+    // Strings can always be encoded.
+    guard !strings.isEmpty, let data = try? JSONEncoder().encode(strings) else { return "[]" }
+    return String(decoding: data, as: UTF8.self)
   }
 
-  /// The number of retries; null if there is no limit.
-  static func limit(_ limit: RetryLimit?) -> SQLValue {
-    if case .atMost(let count) = limit { .integer(Int64(count)) } else { .null }
+  static func read(_ json: String?) throws -> [String] {
+    guard let json else { return [] }
+    do {
+      return try JSONDecoder().decode([String].self, from: Data(json.utf8))
+    } catch {
+      throw UnreadableRow(column: "tags or conditions")
+    }
   }
-
-  static func token(_ value: UInt64) -> SQLValue { .integer(Int64(bitPattern: value)) }
 }
 
 /// SQLite's error for a failed call.

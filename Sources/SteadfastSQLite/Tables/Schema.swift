@@ -504,9 +504,9 @@ extension InsertStatement {
         + "values (\(Schema.insertionVersion), \(marks))",
       parameters: Tables.definitionValues(
         of: record,
-        payload: .blob(bytes),
+        payload: .bytes(bytes),
         role: .text(policy.storedName),
-        link: dependencies.isEmpty ? .null : .blob(dependencies)
+        link: dependencies.isEmpty ? .null : .bytes(dependencies)
       ).map(SQLParameter.init) + [SQLParameter(.date(record.countedFrom))]
     )
   }
@@ -515,21 +515,13 @@ extension InsertStatement {
 extension SQLParameter {
   fileprivate init(_ value: SQLValue) {
     self =
-      switch value {
-      case .null: .null
+      switch value.stored {
       case .integer(let value): .integer(value)
       case .real(let value): .real(value)
       case .text(let value): .text(value)
-      case .blob(let value): .bytes(value)
-      case .id(let value): .bytes(value.bytes)
+      case .bytes(let value): .bytes(value)
+      case .null, .flag, .id, .date, .array: .null
       }
-  }
-}
-
-extension TaskID {
-  /// The 16 bytes of the ID, as they are stored.
-  fileprivate var bytes: [UInt8] {
-    [high, low].flatMap { half in (0..<8).map { UInt8(truncatingIfNeeded: half >> (56 - 8 * $0)) } }
   }
 }
 #endif

@@ -25,7 +25,7 @@ extension Tables {
       .duration(update.timeLimit),
       .date(update.expiryDate),
       .flag(update.tags != nil),
-      .text(update.tags.flatMap { StoredStrings.nonEmptyJSON(of: $0) })
+      .text(update.tags.flatMap { StoredStrings.json(of: $0) })
     )
     if let priority = update.priority?.rawValue, priority != entry.priority {
       try database.run(
@@ -256,7 +256,7 @@ extension Tables {
       """,
       .id(lease.id),
       .text(name),
-      .blob(value)
+      .bytes(value)
     )
     try database.run(
       "update steadfast_task set interruption_count = 0 where seq = ?1",
@@ -332,7 +332,7 @@ extension Tables {
       """,
       .id(id),
       .text(name),
-      .blob(value)
+      .bytes(value)
     )
     guard filled > 0 else { return .stale }
     try updateMemorySize(of: id)
@@ -357,35 +357,12 @@ extension Tables {
         on conflict (name) do update set bytes = excluded.bytes
         """,
         .text(name),
-        .blob(bytes)
+        .bytes(bytes)
       )
     } else {
       try database.run("delete from steadfast_value where name = ?1", .text(name))
     }
     return .done
-  }
-}
-
-extension Connection {
-  func value(named name: String) throws -> [UInt8]? {
-    try first("select bytes from steadfast_value where name = ?1", .text(name)) { $0.bytes(0) }
-  }
-
-  func values(prefix: String) throws -> [(name: String, bytes: [UInt8])] {
-    try allRows(
-      "select name, bytes from steadfast_value where name between ?1 and ?2 order by name",
-      .text(prefix),
-      .text(prefix.endOfPrefix)
-    ) { (name: $0.text(0), bytes: $0.bytes(1)) }
-  }
-
-  func memory(of id: TaskID) throws -> TaskMemory {
-    var memory = TaskMemory()
-    let rows = try allRows(Tables.memorySelection, .id(id)) {
-      (name: $0.text(0), value: $0.bytes(1))
-    }
-    for row in rows { memory[row.name] = row.value }
-    return memory
   }
 }
 #endif

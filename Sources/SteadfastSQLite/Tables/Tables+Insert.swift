@@ -72,10 +72,10 @@ extension Tables {
       .date(record.latestDate),
       .text(StoredKey.string(for: record.orderKey, in: record.queue)),
       .flag(record.blocksOrderOnFailure),
-      .text(StoredStrings.nonEmptyJSON(of: record.conditions.map(\.rawValue))),
+      .texts(record.conditions.map(\.rawValue)),
       .text(record.dependencies.rule.rawValue),
       link,
-      .text(StoredStrings.nonEmptyJSON(of: record.tags)),
+      .texts(record.tags),
       .duration(record.timeLimit),
       .date(record.expiryDate),
     ]
@@ -99,7 +99,7 @@ extension Tables {
 
   /// Returns the payload for the row of the task; null if the payload needs a separate row.
   static func innerPayload(_ payload: [UInt8]) -> SQLValue {
-    payload.count <= longestInnerPayload ? .blob(payload) : .null
+    payload.count <= longestInnerPayload ? .bytes(payload) : .null
   }
 
   /// Replaces the separate row of a task's payload, if the new payload needs one; otherwise,
@@ -107,7 +107,7 @@ extension Tables {
   func setOuterPayload(_ payload: [UInt8], of id: TaskID) throws {
     try database.run("delete from steadfast_payload where task_id = ?1", .id(id))
     guard payload.count > Self.longestInnerPayload else { return }
-    try database.run("insert into steadfast_payload values (?1, ?2)", .id(id), .blob(payload))
+    try database.run("insert into steadfast_payload values (?1, ?2)", .id(id), .bytes(payload))
   }
 
   // MARK: Unique keys
@@ -194,14 +194,14 @@ extension Tables {
       .integer(new.priority.rawValue),
       .limit(new.maxRetries),
       .flag(new.usesBackoff),
-      .text(StoredStrings.nonEmptyJSON(of: new.tags)),
+      .texts(new.tags),
       .duration(new.timeLimit),
       .date(new.expiryDate),
       .date(new.uniqueUntil),
       .date(new.latestDate),
       .date(new.availableDate),
       .date(new.createdDate),
-      .text(StoredStrings.nonEmptyJSON(of: new.conditions.map(\.rawValue))),
+      .texts(new.conditions.map(\.rawValue)),
       .date(new.countedFrom)
     )
     try setOuterPayload(payload, of: twin)

@@ -1,4 +1,5 @@
 #if PostgreSQL
+import SteadfastDatabases
 import Testing
 
 @testable import SteadfastPostgreSQL

@@ -1,5 +1,6 @@
 #if SQLite
 import Foundation
+import SteadfastDatabases
 import SteadfastQueue
 
 @testable import SteadfastSQLite
@@ -25,7 +26,7 @@ extension Connection {
       case .integer(let value): .integer(value)
       case .real(let value): .real(value)
       case .text(let value): .text(value)
-      case .bytes(let value): .blob(value)
+      case .bytes(let value): .bytes(value)
       }
     }
     try run(statement.text, values)
