@@ -3,9 +3,9 @@ package import SteadfastQueue
 /// A connection to a database with the tables of a store.
 ///
 /// Both stores run the same statements, which are written in PostgreSQL's SQL. SQLite's connection
-/// replaces the words that SQLite spells differently. In a statement, `/*+ … */` encloses what only
-/// SQLite reads, such as the name of an index. `/*-*/ … /*-*/` encloses what only PostgreSQL reads,
-/// such as a condition that keeps its planner from reading a whole table.
+/// replaces the words that SQLite spells differently. In a statement, `/*sqlite … */` encloses what
+/// only SQLite reads, such as the name of an index. `/*-*/ … /*-*/` encloses what only PostgreSQL
+/// reads, such as a condition that keeps its planner from reading a whole table.
 package protocol TaskDatabase: AnyObject {
   associatedtype ResultRow: TaskRow
 
@@ -109,3 +109,6 @@ extension TaskDatabase {
     try allRows(sql, values) { $0.id(0) }.compactMap(\.self)
   }
 }
+
+/// The statements that are put together from parts, or whose plans a test checks.
+package enum TaskStatements {}

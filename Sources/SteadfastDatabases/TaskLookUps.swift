@@ -24,7 +24,7 @@ extension TaskDatabase {
       try allRows(
         """
         select dependency, is_named, failed
-        from steadfast_dependency /*+ indexed by steadfast_dependent */
+        from steadfast_dependency /*sqlite indexed by steadfast_dependent */
         where dependent = $1 and (is_named or failed is not null) order by dependency
         """,
         .id(id)
@@ -87,25 +87,12 @@ extension TaskDatabase {
 
   private func memory(of id: TaskID) throws -> TaskMemory {
     var memory = TaskMemory()
-    let rows = try allRows(TaskStatements.memory, .id(id)) {
+    let rows = try allRows(TaskStatements.memory, forEach: [id]) {
       (name: $0.text(0), value: $0.bytes(1))
     }
     for row in rows { memory[row.name] = row.value }
     return memory
   }
-}
-
-/// The statements that are put together from parts, or whose plans a test checks.
-package enum TaskStatements {
-  /// The end of a statement that reads or deletes the memory of a task.
-  ///
-  /// Without the index's name, SQLite would read the whole table if its statistics said that the
-  /// table is small.
-  static let ofMemory = """
-    from steadfast_memory /*+ indexed by sqlite_autoindex_steadfast_memory_1 */ where task_id = $1
-    """
-
-  package static let memory = "select name, value \(ofMemory)"
 }
 
 extension String {
@@ -126,7 +113,7 @@ private struct FilterCondition {
 
   /// The end of a statement that reads the tasks.
   var text: String {
-    (index.map { "/*+ indexed by \($0) */ where " } ?? "where ")
+    (index.map { "/*sqlite indexed by \($0) */ where " } ?? "where ")
       + (conditions.isEmpty ? "true" : conditions.joined(separator: " and "))
   }
 
@@ -146,7 +133,7 @@ private struct FilterCondition {
 
   /// The sign that prevents SQLite from finding tasks by the column after it, to read the tasks in
   /// the order of their IDs.
-  private static let plus = "/*+ + */"
+  private static let plus = "/*sqlite + */"
 
   /// Creates a condition; with `readsInOrder`, the tasks are read in the order of their IDs.
   init(_ filter: TaskFilter, readsInOrder: Bool = false) {

@@ -236,8 +236,6 @@ extension TaskState {
 /// The properties of a task that a change needs.
 package struct TaskEntry {
   package let id: TaskID
-  /// The number of the task's row; `nil` if the database does not number its rows.
-  package let rowNumber: Int?
   package let state: TaskState
   package let name: String
   /// The unique key as ``StoredKey`` stores it, with the name of the queue.
@@ -252,14 +250,7 @@ package struct TaskEntry {
   package let orderKey: String?
   private let token: UInt64?
 
-  /// The first columns that ``init(_:_:hasNumber:)`` reads.
-  package static let columns = """
-    state, name, unique_key, key_role, follower, memory_size, priority, order_key, lease_token
-    """
-
-  /// Reads the ``columns`` of a row, then the value of ``isNamed`` and, with `hasNumber`, the
-  /// number of the row.
-  package init(_ id: TaskID, _ row: some TaskRow, hasNumber: Bool = false) throws {
+  fileprivate init(_ id: TaskID, _ row: some TaskRow) throws {
     self.id = id
     state = try row.state(0)
     name = row.text(1)
@@ -271,7 +262,6 @@ package struct TaskEntry {
     orderKey = row.unlessNull(7, row.text)
     token = row.token(8)
     isNamed = row.flag(9)
-    rowNumber = hasNumber ? row.integer(10) : nil
   }
 
   /// Whether another task waits for this task, or this task belongs to a batch.
@@ -322,9 +312,19 @@ extension TaskTables {
     try entryToChange(.claimed(lease), in: [])
   }
 
-  /// Makes the successor of an ended or removed task the holder of their unique key.
-  package func promoteSuccessor(of entry: TaskEntry) throws {
-    guard entry.keyRole == .holder, let key = entry.uniqueKey else { return }
-    try promoteSuccessor(ofKey: key, taskName: entry.name)
+  /// Returns the properties of a task that a change needs; `nil` if no task has this ID.
+  private func entry(of id: TaskID) throws -> TaskEntry? {
+    // In PostgreSQL, the transaction has already locked the tasks that its changes name. Only a
+    // task that another session has inserted since then is not locked yet, and no change can refer
+    // to that task.
+    try database.first(
+      """
+      select state, name, unique_key, key_role, follower, memory_size, priority, order_key,
+        lease_token,
+        exists (select 1 from steadfast_dependency where dependency = $1 and is_named)
+      from steadfast_task where id = $1 for update
+      """,
+      .id(id)
+    ) { row in try TaskEntry(id, row) }
   }
 }

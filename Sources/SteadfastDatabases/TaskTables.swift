@@ -1,97 +1,52 @@
 package import SteadfastQueue
 package import SystemFoundation
 
-/// The tables within a transaction, with a method for each kind of change.
+/// The tables within a transaction.
+///
+/// An extension makes the changes. A store adds only what differs between the databases.
 package protocol TaskTables: AnyObject {
   associatedtype Database: TaskDatabase
 
+  /// The largest payload, in bytes, that is stored in the row of its task.
+  static var longestInnerPayload: Int { get }
+
   var database: Database { get }
+  /// Whether several stores may use the tables; if so, claims expire.
+  var isShared: Bool { get }
   /// The order keys whose first task the batch may have changed.
   var changedOrderKeys: [String] { get set }
   /// The tasks with a follower that the batch has added so far.
-  var newMembers: [TaskRecord] { get set }
+  var newMembers: [TaskID] { get set }
   /// The number of rows that the connection has changed so far; `nil` if unknown.
   var changedRowCount: Int? { get }
 
-  /// The properties of a task that a change needs; `nil` if no task has this ID.
-  func entry(of id: TaskID) throws -> TaskEntry?
-  /// Makes the successor of a unique key the holder, unless the key has a holder.
-  func promoteSuccessor(ofKey key: String, taskName name: String) throws
-  /// Adds new tasks to the batches of their followers.
-  ///
-  /// A batch may already have had a member with the same ID, which was removed later.
-  func addMembersToBatches(_ members: [TaskRecord]) throws
-  /// For each of ``changedOrderKeys``, gives the turn to run to the first task with that key.
-  func updateTurnsOfChangedOrderKeys() throws
+  /// Records that tasks that the changes do not name may have become available.
+  func recordFreedTasks()
 
-  // MARK: Insertions
-
-  /// Returns the outcome of an insertion if a task already has the ID of the new task; `nil` if no
-  /// task has the ID.
-  func outcomeIfIDExists(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome?
-  /// Returns the tasks that hold or await the unique key of a new task.
-  func twins(of record: TaskRecord, _ key: String) throws -> [UniqueKeyRole: KeyTwin]
-  /// Removes the key roles of the expired tasks that have the unique key of a new task.
-  func removeKeyRolesOfExpiredTasks(withKeyOf record: TaskRecord, _ key: String) throws
-  /// Returns the succeeded task that a new task duplicates; `nil` if there is none.
-  func succeededTwin(of record: TaskRecord, _ key: String) throws -> TaskID?
-  /// Gives the content of a new task to an existing task with the same unique key.
-  func replaceContent(of twin: TaskID, with record: TaskRecord, payload: [UInt8]) throws
-  /// Adds the row of a new task, unless another task has its ID.
+  /// Removes a claimed task with one statement if the task has no key and no relation to other
+  /// tasks, like most tasks.
   ///
-  /// - Returns: Whether the row was added.
-  func addRow(of record: TaskRecord, keyRole role: UniqueKeyRole?, payload: [UInt8]) throws -> Bool
-  /// Stores the dependencies of a new task.
-  func storeDependencies(_ dependencies: TaskDependencies, of record: TaskRecord) throws
-    -> ChangeOutcome
-
-  // MARK: Changes
-
-  func end(_ target: TaskTarget, _ end: TaskEnd) throws -> ChangeOutcome
-  /// Changes the row of a task that stays, and ends its claim.
-  func move(_ entry: TaskEntry, _ move: RowMove) throws
-  /// Makes tasks wait like new tasks, at the ends of their lanes, in the order of their IDs.
-  func restartTasks(_ ids: [TaskID], at date: Date) throws
-  /// Restarts the tasks that were cancelled because of a task.
+  /// - Returns: Whether the task was removed. A task also stays if it has rows in other tables, or
+  ///   if the lease is not its current lease.
+  func removeIfUnrelated(_ lease: Lease) throws -> Bool
+  /// Makes the claim of a task expire after a duration from now.
+  func extendClaim(of id: TaskID, for duration: Duration) throws
+  /// Locks tasks that have ended, before they are removed.
   ///
-  /// - Returns: The restarted tasks, in the order of their IDs.
-  func restartCascade(of entry: TaskEntry, at date: Date) throws -> [TaskID]
-  /// Returns the task that holds a unique key among the tasks with a name.
-  func holder(ofKey key: String, taskName name: String) throws -> TaskID?
-  /// Replaces a task that is about to be retried with the successor of its unique key.
-  ///
-  /// - Returns: The outcome of the retry; `nil` if no successor can replace the task.
-  func replaceWithSuccessor(_ holder: TaskEntry, at date: Date) throws -> ChangeOutcome?
-  /// Stores a failure as the last failure of a task.
-  func recordFailure(_ failure: TaskFailure, of entry: TaskEntry) throws
-  func removeMemory(of entry: TaskEntry) throws
-  /// Returns the outcome of a change that has affected other tasks.
-  func outcome(for entry: TaskEntry, affecting others: [TaskID]) throws -> ChangeOutcome
-  func extend(_ lease: Lease, for duration: Duration) throws -> ChangeOutcome
-  func remember(_ lease: Lease, named name: String, value: [UInt8]) throws -> ChangeOutcome
-  func suspend(
-    _ lease: Lease,
-    until date: Date,
-    awaiting names: [String],
-    countedFrom origin: Date?
-  ) throws -> ChangeOutcome
-  func complete(_ id: TaskID, named name: String, value: [UInt8]) throws -> ChangeOutcome
-  func update(_ id: TaskID, with update: TaskUpdate, payload: [UInt8]) throws -> ChangeOutcome
-  func remove(_ id: TaskID) throws -> ChangeOutcome
-  func unparkTasks(named name: String, in queue: String) throws -> ChangeOutcome
-  func prune(
-    _ state: TaskState,
-    in queue: String,
-    endedBefore date: Date?,
-    keepingLatest count: Int?,
-    now: Date
-  ) throws -> ChangeOutcome
+  /// - Returns: The tasks that still have the state.
+  func lockForRemoval(_ ids: [TaskID], endedAs state: TaskState) throws -> [TaskID]
+  /// Corrects dates after the clock was set back.
   func rebase(to now: Date) throws -> ChangeOutcome
-  func setValue(_ bytes: [UInt8]?, named name: String) throws -> ChangeOutcome
 }
 
 extension TaskTables {
   package var changedRowCount: Int? { nil }
+
+  package func recordFreedTasks() {}
+
+  package func removeIfUnrelated(_ lease: Lease) throws -> Bool { false }
+
+  package func lockForRemoval(_ ids: [TaskID], endedAs state: TaskState) throws -> [TaskID] { ids }
 
   /// Makes all changes of a batch, or none if a stored value is not the expected one or an
   /// insertion refuses the batch.
@@ -179,6 +134,25 @@ extension TaskTables {
     return try replaceWithSuccessor(entry, at: date) ?? .done
   }
 
+  /// Returns the payload for the row of a task; null if the payload needs a separate row.
+  static func rowPayload(_ payload: [UInt8]) -> SQLValue {
+    payload.count <= longestInnerPayload ? .bytes(payload) : .null
+  }
+
+  /// Adds the separate row of a task's payload, if the payload needs one.
+  func addLongPayload(_ payload: [UInt8], of id: TaskID) throws {
+    guard payload.count > Self.longestInnerPayload else { return }
+    try database.send("insert into steadfast_payload values ($1, $2)", .id(id), .bytes(payload))
+  }
+
+  /// Replaces the separate row of a task's payload, if the new payload needs one; otherwise,
+  /// removes it.
+  func replaceLongPayload(_ payload: [UInt8], of id: TaskID) throws {
+    guard Self.longestInnerPayload < .max else { return }
+    try database.send("delete from steadfast_payload where task_id = $1", .id(id))
+    try addLongPayload(payload, of: id)
+  }
+
   private func restart(
     _ entry: TaskEntry,
     at date: Date,
@@ -242,106 +216,6 @@ package struct RowMove {
       keepsPosition: move.keepsPosition
     )
   }
-}
-
-/// The task that holds a unique key, or the successor, which waits for the key.
-package struct KeyTwin {
-  package let id: TaskID
-  package let state: TaskState
-  /// Whether the task's key was still unique when the new task was created.
-  package let isRecent: Bool
-  package let memorySize: Int
-  /// Whether the task is not running, and had expired when the new task was created.
-  package let hasExpired: Bool
-}
-
-extension KeyTwin {
-  /// Reads a row: the ID, the role, the state, whether the task is recent, the size of the task's
-  /// memory, and whether the task has expired.
-  package static func read(_ row: some TaskRow) throws -> (UniqueKeyRole, KeyTwin) {
-    guard let id = row.id(0), let role = UniqueKeyRole(rawValue: row.text(1)) else {
-      throw UnreadableRow(column: "key_role", id: row.id(0))
-    }
-    let twin = KeyTwin(
-      id: id,
-      state: try row.state(2),
-      isRecent: row.flag(3),
-      memorySize: row.integer(4),
-      hasExpired: row.flag(5)
-    )
-    return (role, twin)
-  }
-}
-
-/// Insertions.
-extension TaskTables {
-  func insert(
-    _ record: TaskRecord,
-    onDuplicate policy: UniquePolicy,
-    payload: [UInt8]
-  ) throws -> ChangeOutcome {
-    var role: UniqueKeyRole?
-    let key = StoredKey.string(for: record.uniqueKey, in: record.queue)
-    let takesKey = key != nil && !record.state.isFinished
-    if takesKey || !record.dependencies.tasks.isEmpty,
-      let sent = try outcomeIfIDExists(record, payload)
-    {
-      return sent
-    }
-    if takesKey, let key {
-      switch try resolveUniqueKey(of: record, key: key, onDuplicate: policy, payload: payload) {
-      case .role(let decided): role = decided
-      case .outcome(let outcome): return outcome
-      }
-    }
-    guard try addRow(of: record, keyRole: role, payload: payload) else {
-      return try outcomeIfIDExists(record, payload) ?? .identityTaken
-    }
-    if let key = StoredKey.string(for: record.orderKey, in: record.queue) {
-      changedOrderKeys.append(key)
-    }
-    if record.dependencies.follower != nil { newMembers.append(record) }
-    guard !record.dependencies.tasks.isEmpty else { return .done }
-    return try storeDependencies(record.dependencies, of: record)
-  }
-
-  /// Decides which key role a new task gets, or with which outcome the task is not added.
-  ///
-  /// If the policy is `replace`, this may also replace the content of an existing task with the
-  /// key.
-  private func resolveUniqueKey(
-    of record: TaskRecord,
-    key: String,
-    onDuplicate policy: UniquePolicy,
-    payload: [UInt8]
-  ) throws -> KeyDecision {
-    let all = try twins(of: record, key)
-    let twins = all.filter { !$0.value.hasExpired }
-    guard let last = twins[.successor] ?? twins[.holder] else {
-      let recent = policy == .replace ? nil : try succeededTwin(of: record, key)
-      if let recent { return .outcome(.duplicate(of: recent)) }
-      if !all.isEmpty { try removeKeyRolesOfExpiredTasks(withKeyOf: record, key) }
-      return .role(.holder)
-    }
-    if policy == .reject || policy == .join {
-      return .outcome(.duplicate(of: (twins[.holder] ?? last).id))
-    }
-    if twins[.successor] == nil {
-      let begins = policy == .replace || !last.isRecent
-      if last.state == .running && begins || policy == .replace && last.memorySize > 0 {
-        if all[.successor] != nil { try removeKeyRolesOfExpiredTasks(withKeyOf: record, key) }
-        return .role(.successor)
-      }
-    }
-    guard policy == .replace else { return .outcome(.duplicate(of: last.id)) }
-    try replaceContent(of: last.id, with: record, payload: payload)
-    return .outcome(.replaced(last.id))
-  }
-}
-
-private enum KeyDecision {
-  case role(UniqueKeyRole)
-  case outcome(ChangeOutcome)
 }
 
 /// The error for a batch that an insertion refused after other changes of the batch were made.

@@ -312,65 +312,45 @@ extension PostgreSQLStore {
 
 extension InsertStatement {
   /// Creates a statement that calls the insertion function in the schema of a location.
+  ///
+  /// The parameters have SQL types, so that a library can pass strings and numbers.
   init(_ record: TaskRecord, _ policy: UniquePolicy, _ location: DatabaseLocation) throws {
     let payload = try PreparedChange(.insert(record, onDuplicate: policy)).payload
-    let values = Self.typedValues(of: record, policy: policy, payload: payload)
-    let marks = values.enumerated().map { "$\($0 + 1)::\($1.type)" }
+    let values = record.definitionValues(
+      payload: .bytes(payload),
+      role: .text(policy.storedName),
+      link: .ids(record.dependencies.tasks)
+    )
+    let marks = Schema.insertionTypes.enumerated().map { "$\($0 + 1)::\($1)" }
     let function = (location.quotedSchema.map { $0 + "." } ?? "") + location.prefix
     self.init(
       id: record.id,
       text: "select \(function)_insert(\(Schema.insertionVersion), "
         + "\(marks.joined(separator: ", "))) as is_added",
-      parameters: values.map(\.value)
+      parameters: (values + [.date(record.countedFrom)]).map(SQLParameter.init)
     )
-  }
-
-  /// Returns the parameters with their SQL types, so that a library can pass strings and numbers.
-  private static func typedValues(
-    of record: TaskRecord,
-    policy: UniquePolicy,
-    payload: [UInt8]
-  ) -> [(type: String, value: SQLParameter)] {
-    func key(_ text: String?) -> SQLParameter {
-      .init(text: StoredKey.string(for: text, in: record.queue))
-    }
-    func texts(_ texts: some Collection<String>) -> SQLParameter {
-      .text(Tables.arrayLiteral(of: texts))
-    }
-    let limit: Int64? = if case .atMost(let count) = record.maxRetries { Int64(count) } else { nil }
-    return [
-      ("uuid", .text(record.id.description)),
-      ("text", .text(record.name)),
-      ("text", .text(record.queue)),
-      ("bytea", .bytes(payload)),
-      ("text", .text(record.payload.format.rawValue)),
-      ("bigint", .integer(Int64(record.payload.version))),
-      ("bigint", .integer(Int64(record.priority.rawValue))),
-      ("bigint", .init(date: record.createdDate)),
-      ("bigint", .init(date: record.availableDate)),
-      ("bigint", .init(integer: limit)),
-      ("bigint", .integer(record.usesBackoff ? 1 : 0)),
-      ("text", key(record.uniqueKey)),
-      ("text", .text(policy.storedName)),
-      ("bigint", .init(date: record.uniqueUntil)),
-      ("bigint", .init(date: record.latestDate)),
-      ("text", key(record.orderKey)),
-      ("bigint", .integer(record.blocksOrderOnFailure ? 1 : 0)),
-      ("text[]", texts(record.conditions.map(\.rawValue))),
-      ("text", .text(record.dependencies.rule.rawValue)),
-      ("uuid[]", texts(record.dependencies.tasks.map(\.description))),
-      ("text[]", texts(record.tags)),
-      ("bigint", .init(integer: record.timeLimit?.microseconds)),
-      ("bigint", .init(date: record.expiryDate)),
-      ("bigint", .init(date: record.countedFrom)),
-    ]
   }
 }
 
 extension SQLParameter {
-  fileprivate init(text: String?) { self = text.map { .text($0) } ?? .null }
-  fileprivate init(integer: Int64?) { self = integer.map { .integer($0) } ?? .null }
-  /// Creates a number of microseconds since 2000, which does not depend on a date format.
-  fileprivate init(date: Date?) { self.init(integer: date.map(SQLValue.microseconds)) }
+  /// Creates a parameter in a form that every library can pass: a date as the microseconds since
+  /// 2000, which does not depend on a date format, and an ID or an array as a string.
+  fileprivate init(_ value: SQLValue) {
+    self =
+      switch value {
+      case .null: .null
+      case .integer(let value): .integer(value)
+      case .real(let value): .real(value)
+      case .text(let text): .text(text)
+      case .bytes(let bytes): .bytes(bytes)
+      case .flag(let value): .integer(value ? 1 : 0)
+      case .id(let id): .text(id.description)
+      case .date(let date): .integer(SQLValue.microseconds(of: date))
+      case .array(let elements, _):
+        .text(Tables.arrayLiteral(of: elements.map(SQLParameter.init).compactMap(\.string)))
+      }
+  }
+
+  private var string: String? { if case .text(let text) = self { text } else { nil } }
 }
 #endif

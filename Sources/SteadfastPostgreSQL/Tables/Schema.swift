@@ -215,6 +215,14 @@ extension Schema {
   /// A later version of the tables either supports such a call or refuses it.
   static let insertionVersion = 1
 
+  /// The types of the values of `TaskRecord.definitionValues(payload:role:link:)` in a statement,
+  /// and of the date from which the available date was counted.
+  static let insertionTypes = [
+    "uuid", "text", "text", "bytea", "text", "bigint", "bigint", "bigint", "bigint", "bigint",
+    "bigint", "text", "text", "bigint", "bigint", "text", "bigint", "text[]", "text", "uuid[]",
+    "text[]", "bigint", "bigint", "bigint",
+  ]
+
   /// The parameters in version 1, which never change.
   private static let parameters = """
     form bigint, new_id uuid, new_name text, new_queue text, new_payload bytea, new_format text,

@@ -1,11 +1,11 @@
 #if PostgreSQL
 import SteadfastDatabases
 import SteadfastQueue
+import SystemFoundation
 
 /// The tables within a transaction of one thread.
 final class Tables: TaskTables {
   let database: Connection
-  /// Whether several stores may use the tables; if so, claims expire.
   let isShared: Bool
   /// The first of the two numbers that identify an advisory lock, for each kind of lock.
   struct Locks {
@@ -23,7 +23,7 @@ final class Tables: TaskTables {
   /// Whether tasks that the changes do not name may have become available.
   var hasFreedOthers = false
   var changedOrderKeys: [String] = []
-  var newMembers: [TaskRecord] = []
+  var newMembers: [TaskID] = []
 
   init(_ database: Connection, isShared: Bool, locks: Locks = Locks()) {
     self.database = database
@@ -32,86 +32,48 @@ final class Tables: TaskTables {
   }
 
   static let nextPosition = "nextval('steadfast_place')"
+  /// The server stores a long payload outside of the row.
+  static let longestInnerPayload = Int.max
 
-  // MARK: Order keys
+  func recordFreedTasks() { hasFreedOthers = true }
 
-  func updateTurnsOfChangedOrderKeys() throws {
-    for key in Set(changedOrderKeys.map(ExactText.init)).map(\.text) {
-      try database.send(
-        """
-        update steadfast_task set has_turn = false
-        where order_key = $1 and has_turn and state <> 'running'
-          and id is distinct from (
-            select first.id from steadfast_task as first
-            where first.order_key = $1 and first.in_order
-            order by first.order_number limit 1)
-        """,
-        .text(key)
-      )
-      try database.send(
-        """
-        update steadfast_task set has_turn = true
-        where id = (
-            select first.id from steadfast_task as first
-            where first.order_key = $1 and first.in_order
-            order by first.order_number limit 1)
-          and not exists (
-            select 1 from steadfast_task as other where other.order_key = $1 and other.has_turn)
-        """,
-        .text(key)
-      )
-    }
-    if !changedOrderKeys.isEmpty { hasFreedOthers = true }
-    changedOrderKeys = []
-  }
-}
-
-/// Reading and updating the task of a change.
-extension Tables {
-  func entry(of id: TaskID) throws -> TaskEntry? {
-    // The transaction has already locked the tasks that its changes name. Only a task that another
-    // session has inserted since then is not locked yet, and no change can refer to that task.
-    try database.first(
-      """
-      select \(TaskEntry.columns),
-        exists (select 1 from steadfast_dependency where dependency = $1 and is_named)
-      from steadfast_task where id = $1 for update
-      """,
-      .id(id)
-    ) { row in try TaskEntry(id, row) }
-  }
-
-  func promoteSuccessor(ofKey key: String, taskName name: String) throws {
-    hasFreedOthers = true
+  func extendClaim(of id: TaskID, for duration: Duration) throws {
     try database.send(
       """
-      update steadfast_task set key_role = 'holder'
-      where name = $1 and unique_key = $2 and key_role = 'successor'
-        and not exists (
-          select 1 from steadfast_task as other
-          where other.name = $1 and other.unique_key = $2 and other.key_role = 'holder')
+      update steadfast_task
+      set lease_end = store_clock() + $2::bigint * interval '1 microsecond' where id = $1
       """,
-      .text(name),
-      .text(key)
+      .id(id),
+      .duration(duration)
     )
   }
 
-  /// Stores a failure as the last failure of a task.
-  func recordFailure(_ failure: TaskFailure, of entry: TaskEntry) throws {
-    let earlier = try database.first(
-      "select last_error, failed_date, earlier_failures from steadfast_task where id = $1",
-      .id(entry.id),
-      read: StoredFailures.jsonWithLastFailure
-    )
-    try database.send(
+  /// This changes nothing if several stores may use the tables, because each machine may have its
+  /// own clock.
+  func rebase(to now: Date) throws -> ChangeOutcome {
+    if !isShared { try rebaseDates(to: now) }
+    return .done
+  }
+
+  func lockForRemoval(_ ids: [TaskID], endedAs state: TaskState) throws -> [TaskID] {
+    // Tasks that were cancelled because of these tasks may block other tasks with their order keys.
+    let ordered = try database.ids(
       """
-      update steadfast_task set last_error = $2, failed_date = $3, earlier_failures = $4
-      where id = $1
+      \(TaskStatements.leaving)
+      select id from steadfast_task
+      where id = any (array(select id from leaving)) and order_key is not null
       """,
-      .id(entry.id),
-      .text(failure.reason),
-      .date(failure.date),
-      .text(earlier ?? nil)
+      .ids(ids)
+    )
+    if !ordered.isEmpty { try lockOrderKeys(of: ordered) }
+    // Another session may have restarted some of the tasks since they were found.
+    return try database.ids(
+      """
+      select id from steadfast_task where id = any ($1) and state = $2 and cause is null
+      order by id for update skip locked
+      """,
+      .ids(ids),
+      .text(state.rawValue)
     )
   }
 }

@@ -14,12 +14,12 @@ enum Dialect {
   static let nextPosition = "(select coalesce(max(seq), 0) + 1 from steadfast_task not indexed)"
 
   private static let words = [
-    ("= any ($1)", "= $1"), ("unnest($1)", "$1"),
+    ("= any ($1)", "= $1"), ("= any (array(", "in (select * from ("), ("unnest($1)", "$1"),
     ("nextval('steadfast_place')", nextPosition), ("position", "seq"),
     ("greatest(", "max("), ("least(", "min("),
     ("is not distinct from", "is"), ("is distinct from", "is not"),
     ("octet_length(name)", "length(cast(name as blob))"), ("octet_length(", "length("),
-    (" for update", ""), (" offset 0", ""), ("/*+", ""), ("*/", ""), ("$", "?"),
+    (" for update", ""), (" offset 0", ""), ("/*sqlite", ""), ("*/", ""), ("$", "?"),
   ]
 
   /// The statements that were adapted before, which all connections share.

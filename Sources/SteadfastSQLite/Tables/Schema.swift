@@ -194,7 +194,7 @@ extension Schema {
   /// A later version of the tables either supports such an insertion or refuses it.
   static let insertionVersion = 1
 
-  /// The columns of the view, in the order of `Tables.definitionValues(of:payload:role:link:)`.
+  /// The columns of the view, in the order of `TaskRecord.definitionValues(payload:role:link:)`.
   static let insertionColumns = [
     "id", "name", "queue", "payload", "format", "schema_version", "priority", "created_date",
     "available_date", "max_retries", "uses_backoff", "unique_key", "on_duplicate", "unique_until",
@@ -495,18 +495,17 @@ extension InsertStatement {
   /// - Throws: The errors of ``TaskChange/checkForm()`` and of the payload's encoding.
   init(_ record: TaskRecord, _ policy: UniquePolicy, prefix: String) throws {
     let bytes = try PreparedChange(.insert(record, onDuplicate: policy)).payload
-    let dependencies = record.dependencies.tasks.sorted().flatMap(\.bytes)
+    let dependencies = record.dependencies.tasks.sorted()
     let columns = Schema.insertionColumns + ["counted_from"]
     let marks = Array(repeating: "?", count: columns.count).joined(separator: ", ")
     self.init(
       id: record.id,
       text: "insert into \(prefix)_insertion (form, \(columns.joined(separator: ", "))) "
         + "values (\(Schema.insertionVersion), \(marks))",
-      parameters: Tables.definitionValues(
-        of: record,
+      parameters: record.definitionValues(
         payload: .bytes(bytes),
         role: .text(policy.storedName),
-        link: dependencies.isEmpty ? .null : .bytes(dependencies)
+        link: dependencies.isEmpty ? .null : .ids(dependencies)
       ).map(SQLParameter.init) + [SQLParameter(.date(record.countedFrom))]
     )
   }

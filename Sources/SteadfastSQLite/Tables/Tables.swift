@@ -5,13 +5,15 @@ import SystemFoundation
 
 /// The tables within a transaction of the writer thread.
 final class Tables: TaskTables {
+  /// Each change of a task rewrites its row, so a larger payload has a separate row.
+  static let longestInnerPayload = 2_048
+
   let database: Connection
-  /// Whether several stores may use the tables; if so, claims expire.
   let isShared: Bool
   /// The clock that decides when claims expire, in seconds since 1970.
   let clock: @Sendable () -> Double
   var changedOrderKeys: [String] = []
-  var newMembers: [TaskRecord] = []
+  var newMembers: [TaskID] = []
 
   init(_ database: Connection, isShared: Bool, clock: @escaping @Sendable () -> Double) {
     self.database = database
@@ -23,93 +25,43 @@ final class Tables: TaskTables {
 
   static let nextPosition = Dialect.nextPosition
 
-  // MARK: Order keys
-
-  func updateTurnsOfChangedOrderKeys() throws {
-    for key in Set(changedOrderKeys.map(ExactText.init)).map(\.text) {
-      try database.run(
-        """
-        update steadfast_task set has_turn = 0
-        where order_key = ?1 and has_turn and state <> 'running'
-          and seq is not (
-            select seq from steadfast_task where order_key = ?1 and in_order
-            order by order_number limit 1)
-        """,
-        .text(key)
-      )
-      try database.run(
-        """
-        update steadfast_task set has_turn = 1
-        where seq = (
-            select seq from steadfast_task where order_key = ?1 and in_order
-            order by order_number limit 1)
-          and not exists (
-            select 1 from steadfast_task as other where other.order_key = ?1 and other.has_turn)
-        """,
-        .text(key)
-      )
-    }
-    changedOrderKeys = []
-  }
-}
-
-/// Reading and updating the task of a change.
-extension Tables {
-  func entry(of id: TaskID) throws -> TaskEntry? {
-    try database.first(
-      """
-      select \(TaskEntry.columns),
-        exists (select 1 from steadfast_dependency where dependency = ?1 and is_named),
-        seq
-      from steadfast_task where id = ?1
-      """,
-      .id(id)
-    ) { row in try TaskEntry(id, row, hasNumber: true) }
-  }
-
-  func promoteSuccessor(ofKey key: String, taskName name: String) throws {
+  func removeIfUnrelated(_ lease: Lease) throws -> Bool {
     try database.run(
       """
-      update steadfast_task set key_role = 'holder'
-      where name = ?1 and unique_key = ?2 and key_role = 'successor'
-        and not exists (
-          select 1 from steadfast_task as other
-          where other.name = ?1 and other.unique_key = ?2 and other.key_role = 'holder')
+      delete from steadfast_task
+      where id = ?1 and state = 'running' and lease_token = ?2
+        and key_role is null and order_key is null and payload is not null and memory_size = 0
+        and name_count = 0 and batch_total is null and follower is null
+        and not exists (select 1 from steadfast_dependency where dependency = ?1)
+        and not exists (select 1 from steadfast_task where cause = ?1)
       """,
-      .text(name),
-      .text(key)
+      .id(lease.id),
+      .token(lease.token)
+    ) > 0
+  }
+
+  func extendClaim(of id: TaskID, for duration: Duration) throws {
+    let now = clock()
+    try database.run(
+      "update steadfast_task set lease_start = ?2, lease_end = ?3 where id = ?1",
+      .id(id),
+      .real(now),
+      .real(now + duration / .seconds(1))
     )
   }
 
-  /// Stores a failure as the last failure of a task.
-  func recordFailure(_ failure: TaskFailure, of entry: TaskEntry) throws {
-    let earlier = try database.first(
-      "select last_error, failed_date, earlier_failures from steadfast_task where seq = ?1",
-      entry.seq,
-      read: StoredFailures.jsonWithLastFailure
-    )
+  /// These dates include the ends of claims.
+  func rebase(to now: Date) throws -> ChangeOutcome {
+    try rebaseDates(to: now)
     try database.run(
       """
-      update steadfast_task set last_error = ?2, failed_date = ?3, earlier_failures = ?4
-      where seq = ?1
+      update steadfast_task indexed by steadfast_lease
+      set lease_end = ?1 + (lease_end - lease_start), lease_start = ?1
+      where state = 'running' and lease_start > ?1
       """,
-      entry.seq,
-      .text(failure.reason),
-      .date(failure.date),
-      .text(earlier ?? nil)
+      .real(clock())
     )
-  }
-}
-
-extension TaskEntry {
-  /// The number of the row.
-  var seq: SQLValue { .integer(rowNumber) }
-}
-
-extension Connection {
-  /// Returns the task with an ID; `nil` if no task has the ID.
-  func record(of id: TaskID) throws -> TaskRecord? {
-    try first("select \(Self.columns) from steadfast_task where id = ?1", .id(id), read: record)
+    return .done
   }
 }
 #endif

@@ -16,7 +16,8 @@ struct Plans {
       prefix + #"_\w+?_(task|dependency|memory|value|request|place|schema)\b"#
     )
     let named = sql.map { text in
-      text.replacing(table) { "\(tables.prefix)_\($0[1].substring ?? "")" }
+      text.replacing(/\/\*sqlite.*?\*\//, with: "")
+        .replacing(table) { "\(tables.prefix)_\($0[1].substring ?? "")" }
     }
     statements = Set(named).sorted().filter { text in
       ["select", "insert", "update", "delete", "with"].contains { text.hasPrefix($0) }
@@ -34,7 +35,8 @@ struct Plans {
     // When claims are slow.
     "from pg_stat_user_tables",
     // After a clock has gone back.
-    "with moved as", "counted_from > $1 or", "set created_date = $1", "where failed_date > $1",
+    "then created_date end) > $1", "counted_from > $1 or", "set created_date = $1",
+    "where failed_date > $1",
   ]
 
   /// Returns the lines of a plan that scan a table without a condition on an index.
