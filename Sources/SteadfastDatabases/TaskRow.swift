@@ -57,12 +57,12 @@ package enum TaskColumns {
 ///
 /// The columns of the row are the ID of the dependency, whether the task names that ID itself, and
 /// the state in which the dependency failed.
-package struct StoredDependency {
+struct StoredDependency {
   fileprivate let id: TaskID?
   fileprivate let isNamed: Bool
   fileprivate let failed: String?
 
-  package init(_ row: some TaskRow) {
+  init(_ row: some TaskRow) {
     id = row.id(0)
     isNamed = row.flag(1)
     failed = row.unlessNull(2, row.text)
@@ -76,7 +76,7 @@ extension TaskRow {
   /// task that has dependencies.
   ///
   /// - Throws: An ``UnreadableRow`` that names the task.
-  package func record(
+  func record(
     _ lookUpDependencies: (TaskID) throws -> [StoredDependency]
   ) throws -> TaskRecord {
     guard let id = id(0) else { throw UnreadableRow(column: "id") }
@@ -154,14 +154,14 @@ extension TaskRow {
 }
 
 /// The failures of a task before the last failure, stored as JSON.
-package enum StoredFailures {
+enum StoredFailures {
   private struct Failure: Codable {
     var reason: String
     var date: Double
   }
 
   /// Returns the failures as JSON; `nil` if there are no failures.
-  package static func json(of failures: [TaskFailure]) -> String? {
+  static func json(of failures: [TaskFailure]) -> String? {
     let stored = failures.map { Failure(reason: $0.reason, date: $0.date.timeIntervalSince1970) }
     guard !stored.isEmpty, let data = try? JSONEncoder().encode(stored) else { return nil }
     return String(decoding: data, as: UTF8.self)
@@ -171,7 +171,7 @@ package enum StoredFailures {
   ///
   /// The columns of the row are the reason and the date of the last failure, and the JSON for the
   /// earlier failures.
-  package static func jsonWithLastFailure(_ row: some TaskRow) throws -> String? {
+  static func jsonWithLastFailure(_ row: some TaskRow) throws -> String? {
     let earlier = try read(row.unlessNull(2, row.text))
     guard let reason = row.unlessNull(0, row.text), let date = row.unlessNull(1, row.date) else {
       return json(of: earlier)
@@ -180,7 +180,7 @@ package enum StoredFailures {
     return json(of: TaskRecord.latestStorable(of: earlier + [last.shortened()]))
   }
 
-  package static func read(_ text: String?) throws -> [TaskFailure] {
+  static func read(_ text: String?) throws -> [TaskFailure] {
     guard let text else { return [] }
     do {
       return try JSONDecoder().decode([Failure].self, from: Data(text.utf8)).map { failure in
@@ -229,25 +229,25 @@ package struct UnreadableRow: Error {
 
 extension TaskState {
   /// The states of tasks that have not ended and are not claimed.
-  package static let unclaimed: Set<TaskState> = [.waiting, .suspended, .parked, .paused]
-  package static let ended: Set<TaskState> = [.succeeded, .abandoned, .cancelled]
+  static let unclaimed: Set<TaskState> = [.waiting, .suspended, .parked, .paused]
+  static let ended: Set<TaskState> = [.succeeded, .abandoned, .cancelled]
 }
 
 /// The properties of a task that a change needs.
-package struct TaskEntry {
-  package let id: TaskID
-  package let state: TaskState
-  package let name: String
+struct TaskEntry {
+  let id: TaskID
+  let state: TaskState
+  let name: String
   /// The unique key as ``StoredKey`` stores it, with the name of the queue.
-  package let uniqueKey: String?
-  package let keyRole: UniqueKeyRole?
-  package let follower: TaskID?
-  package let memorySize: Int
-  package let priority: Int
+  let uniqueKey: String?
+  let keyRole: UniqueKeyRole?
+  let follower: TaskID?
+  let memorySize: Int
+  let priority: Int
   /// Whether another task names this task as a dependency.
-  package let isNamed: Bool
+  let isNamed: Bool
   /// The order key as ``StoredKey`` stores it, with the name of the queue.
-  package let orderKey: String?
+  let orderKey: String?
   private let token: UInt64?
 
   fileprivate init(_ id: TaskID, _ row: some TaskRow) throws {
@@ -265,10 +265,10 @@ package struct TaskEntry {
   }
 
   /// Whether another task waits for this task, or this task belongs to a batch.
-  package var affectsOtherTasks: Bool { isNamed || follower != nil }
+  var affectsOtherTasks: Bool { isNamed || follower != nil }
 
   /// Whether the task has expired, and a later task has taken its unique key.
-  package var isDisplaced: Bool { uniqueKey != nil && keyRole == nil && !state.isFinished }
+  var isDisplaced: Bool { uniqueKey != nil && keyRole == nil && !state.isFinished }
 
   /// Returns whether a target matches the task: the target's lease is the current lease, or the
   /// target has no lease and the task is in a state that `isAllowed` accepts.
@@ -288,7 +288,7 @@ extension TaskTables {
   ///
   /// - Returns: `nil` if the change is stale: the target's lease is not the current lease, or the
   ///   target has no lease and the task is in none of the states.
-  package func entryToChange(_ target: TaskTarget, in states: Set<TaskState>) throws -> TaskEntry? {
+  func entryToChange(_ target: TaskTarget, in states: Set<TaskState>) throws -> TaskEntry? {
     try entryToChange(target, unclaimedIf: states.contains)
   }
 
@@ -308,7 +308,7 @@ extension TaskTables {
   /// Returns the task that a lease belongs to, and records that the task's order key is affected.
   ///
   /// - Returns: `nil` if the lease is not the current lease of the task.
-  package func entryToChange(_ lease: Lease) throws -> TaskEntry? {
+  func entryToChange(_ lease: Lease) throws -> TaskEntry? {
     try entryToChange(.claimed(lease), in: [])
   }
 

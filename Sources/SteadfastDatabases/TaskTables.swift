@@ -171,20 +171,20 @@ extension TaskTables {
 }
 
 /// What changes in the row of a task that stays.
-package struct RowMove {
-  package let state: TaskState
+struct RowMove {
+  let state: TaskState
   /// Whether the available date becomes the creation date, because a suspended task wakes.
-  package let wakes: Bool
+  let wakes: Bool
   /// The new available date; `nil` if the date stays.
-  package let availableDate: Date?
-  package let countedFrom: Date?
-  package let isPostponed: Bool?
-  package let retryCount: Int?
-  package let clearsInterruptions: Bool
-  package let keepsPosition: Bool
+  let availableDate: Date?
+  let countedFrom: Date?
+  let isPostponed: Bool?
+  let retryCount: Int?
+  let clearsInterruptions: Bool
+  let keepsPosition: Bool
 
   /// Makes a change to a row; by default, only the state and the position change.
-  package init(
+  init(
     to state: TaskState,
     wakes: Bool = false,
     availableDate: Date? = nil,
@@ -247,7 +247,7 @@ package struct PreparedChange: Sendable {
   }
 
   /// Returns whether an outcome of the change means that the whole batch is refused.
-  package func refusesBatch(_ outcome: ChangeOutcome) -> Bool {
+  func refusesBatch(_ outcome: ChangeOutcome) -> Bool {
     switch (change, outcome) {
     case (_, .identityTaken), (_, .unmetDependency), (.insert(_, .reject), .duplicate): true
     default: false
@@ -259,7 +259,7 @@ extension ChangeOutcome {
   /// The outcome to report if the change's batch is refused.
   ///
   /// A change without effect keeps its outcome.
-  package var ofRefusedBatch: ChangeOutcome {
+  var ofRefusedBatch: ChangeOutcome {
     switch self {
     case .done, .doneWithConsequences, .replaced, .superseded: .batchRefused
     case .duplicate, .unmetDependency, .identityTaken, .stale, .batchRefused, .valueDiffers: self
