@@ -20,7 +20,7 @@ import SystemC
   private let handle: OpaquePointer
   private let substitutions: Substitutions
   /// The names of the prepared statements, by their SQL.
-  private var names: [String: String] = [:]
+  private var names: [StatementText: String] = [:]
   private var nameCount = 0
   /// The statements that were prepared since the last result.
   private var newStatements: [String] = []
@@ -157,11 +157,11 @@ import SystemC
   }
 
   private func preparedName(of sql: String) throws(PostgreSQLFailure) -> String {
-    if let name = names[sql] { return name }
+    if let name = names[StatementText(sql)] { return name }
     nameCount += 1
     let name = "s\(nameCount)"
     guard unsafe PQsendPrepare(handle, name, adaptedSQL(sql), 0, nil) == 1 else { throw failure() }
-    names[sql] = name
+    names[StatementText(sql)] = name
     newStatements.append(sql)
     sent.append(false)
     return name
@@ -195,7 +195,7 @@ import SystemC
     }
     if let firstFailure {
       // After a failure, the server may not have prepared these statements.
-      for sql in newStatements { names[sql] = nil }
+      for sql in newStatements { names[StatementText(sql)] = nil }
       newStatements = []
       throw failureWithCurrentState(firstFailure)
     }

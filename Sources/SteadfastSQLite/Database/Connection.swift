@@ -19,7 +19,7 @@ import SystemFoundation
   private let handle: OpaquePointer
   /// The prefix that replaces `steadfast` at the start of the names of the tables.
   private let prefix: String
-  private var statements: [String: Statement] = [:]
+  private var statements: [StatementText: Statement] = [:]
 
   init(_ path: String, _ access: Access, prefix: String) throws(SQLiteFailure) {
     let flags =
@@ -103,14 +103,15 @@ import SystemFoundation
   }
 
   private func preparedStatement(_ sql: String) throws(SQLiteFailure) -> Statement {
-    if let statement = statements[sql] { return statement }
+    let key = StatementText(sql)
+    if let statement = statements[key] { return statement }
     let text = sqlWithPrefix(Dialect.adapt(sql))
     var statement: OpaquePointer?
     let flags = UInt32(SQLITE_PREPARE_PERSISTENT)
     let code = unsafe sqlite3_prepare_v3(handle, text, -1, flags, &statement, nil)
     guard code == SQLITE_OK, let handle = unsafe statement else { throw failure(withCode: code) }
     let prepared = unsafe Statement(handle)
-    statements[sql] = prepared
+    statements[key] = prepared
     return prepared
   }
 }
