@@ -194,7 +194,8 @@ struct PostgreSQLInsertStatementTests {
       let tasks = try await store.tasks(matching: TaskFilter())
       #expect(tasks.map(\.id) == [1, 2, 3].map { TaskRecord.numbered($0).id })
       #expect(tasks[0].countedFrom == nil)
-      #expect(tasks[1].countedFrom == tasks[1].failedDate)
+      // Version 5 adds the column.
+      #expect(tasks[1].countedFrom == (version < 5 ? tasks[1].failedDate : nil))
       #expect(tasks[2].countedFrom == tasks[2].createdDate)
       try await store.close()
     }

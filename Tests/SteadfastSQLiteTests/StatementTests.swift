@@ -86,7 +86,8 @@ struct StatementTests {
     TaskStatements.failure, TaskStatements.noFailure, TaskStatements.counts, TaskStatements.causes,
     TaskStatements.stillFailed, TaskStatements.restart, TaskStatements.leavingTasks,
     TaskStatements.succeededTwin, TaskStatements.memoryDeletion, TaskStatements.memory,
-    TaskStatements.memorySize, TaskStatements.move,
+    TaskStatements.memorySize, TaskStatements.move, Tables.passedDelays, Tables.candidates,
+    Tables.candidatesWithName, Tables.firstDelay, Tables.firstLaterDate,
   ])
   func `no table is scanned or sorted even if SQLite has analysed few rows`(
     _ sql: String
@@ -97,9 +98,9 @@ struct StatementTests {
       _ = try await store.insert(.make(1), .make(2), .make(3))
       try analyzeTables(at: url)
       let plan = try queryPlan(of: sql, in: database(at: url))
-      // The next position is at the end of the table.
+      // The next position is at the end of the table, and `step` is a list of ranks.
       let reads = plan.filter { line in
-        line.hasPrefix("SEARCH ")
+        line.hasPrefix("SEARCH ") && line != "SEARCH step"
           && !(line == "SEARCH steadfast_task" && sql.contains("nextval"))
       }
       let isFound = reads.allSatisfy { $0.contains("INDEX") || $0.contains("PRIMARY KEY (") }

@@ -12,7 +12,9 @@ import SystemFoundation
 final class Claimer {
   /// The number of dead rows at which claims start to use cursors.
   private static let manyDeadRows = 20_000
-  /// The shortest duration of a claim that triggers a count of the dead rows.
+  /// The number of skipped tasks, among the first 1,000, at which claims start to use cursors.
+  private static let manySkippedTasks = 500
+  /// The shortest duration of a claim that triggers a count of the dead rows and skipped tasks.
   private static let slowClaim = Duration.milliseconds(3)
   /// The maximum number of locked order keys that a search for expired claims waits for.
   private static let mostBusyKeys = 8
@@ -29,7 +31,7 @@ final class Claimer {
   /// The cursors of each queue.
   private var cursorsByQueue: [ExactText: ClaimCursors] = [:]
   private var keepsCursors: Bool
-  private var nextDeadRowCheck = ContinuousClock.now
+  private var nextCheck = ContinuousClock.now
 
   init(
     _ location: DatabaseLocation,
@@ -59,15 +61,15 @@ final class Claimer {
   func claim(_ request: ClaimRequest) throws -> Claim {
     try endOverdueClaims()
     let start = ContinuousClock.now
-    let cursors = try keepsCursors ? cursors(for: request) : nil
+    let cursors = try keepsCursors ? cursors(for: request) : firstCursors(ifNeededBy: request)
     let found: [(task: ClaimedTask, position: Int)]
     do {
       found = try claimTasks(for: request, from: cursors)
     } catch let failure as PostgreSQLFailure where failure.tookTooLong {
-      updateKeepsCursors(afterClaimTaking: start.duration(to: .now))
+      updateKeepsCursors(afterClaimTaking: start.duration(to: .now), for: request)
       throw failure
     }
-    updateKeepsCursors(afterClaimTaking: start.duration(to: .now))
+    updateKeepsCursors(afterClaimTaking: start.duration(to: .now), for: request)
     // After an empty claim, finds out when to claim again.
     guard !found.isEmpty else {
       return Claim(tasks: [], nextDate: try nextDate(for: request, from: cursors))
@@ -76,7 +78,7 @@ final class Claimer {
     return Claim(tasks: found.map(\.task), nextDate: request.now)
   }
 
-  /// Claims tasks in all lanes, or with `starts`, in known lanes from their cursors on.
+  /// Claims the first tasks, or with `starts`, tasks in known lanes from their cursors on.
   private func claimTasks(
     for request: ClaimRequest,
     from starts: ClaimCursors.Cursors?
@@ -86,6 +88,7 @@ final class Claimer {
     let results = try session.transactionInOneRoundTrip { tables in
       if !unreturnedTokens.isEmpty { try tables.requeueTasks(claimedWith: unreturnedTokens) }
       if unreturnedTokens.last != token { unreturnedTokens.append(token) }
+      if starts == nil { try tables.sendDelays(for: request) }
       try tables.sendClaim(request, from: starts, token: token)
     }
     guard let rows = results.last, rows.count > 0 else {
@@ -104,11 +107,23 @@ final class Claimer {
 
   // MARK: Cursors
 
+  /// Returns cursors at the first tasks if the request limits the tasks of each name that it does
+  /// not list; otherwise, `nil`.
+  ///
+  /// A queue makes no such request.
+  private func firstCursors(ifNeededBy request: ClaimRequest) throws -> ClaimCursors.Cursors? {
+    guard 1..<max(1, request.limit) ~= request.otherNames else { return nil }
+    _ = try makeTasksDue(for: request)
+    return try session.lookUp { try Tables.firstCursors(ofQueue: request.queue, in: $0) }
+  }
+
   /// Returns the cursor from which a claim reads each lane, after a scan if one is due.
   private func cursors(for request: ClaimRequest) throws -> ClaimCursors.Cursors {
     let queue = ExactText(request.queue)
     let now = ContinuousClock.now
-    let freed = freedTasks.takeRecords(forQueue: request.queue)
+    let due = try makeTasksDue(for: request)
+    var freed = freedTasks.takeRecords(forQueue: request.queue)
+    for (lane, date) in due { freed.add(date, in: lane) }
     var own = cursorsByQueue[queue] ?? ClaimCursors(isExact: location.alwaysKeepsCursors)
     defer { cursorsByQueue[queue] = own }
     if let known = own.cursors(for: request, freed: freed, at: now) { return known }
@@ -123,6 +138,14 @@ final class Claimer {
     }
   }
 
+  /// Makes the delayed tasks due whose dates have passed, and returns their lanes and dates.
+  private func makeTasksDue(
+    for request: ClaimRequest
+  ) throws -> [(lane: ClaimCursors.Lane, date: Date)] {
+    let results = try session.transactionInOneRoundTrip { try $0.sendDelays(for: request) }
+    return results.last.map(Tables.dueTasks) ?? []
+  }
+
   private func recordClaims(_ found: [(task: ClaimedTask, position: Int)], inQueue queue: String) {
     for (task, position) in found {
       let record = task.record
@@ -134,18 +157,20 @@ final class Claimer {
   }
 
   /// Decides, after a claim of this duration, whether the next claims use cursors.
-  private func updateKeepsCursors(afterClaimTaking time: Duration) {
+  private func updateKeepsCursors(afterClaimTaking time: Duration, for request: ClaimRequest) {
     let now = ContinuousClock.now
-    guard keepsCursors || time >= Self.slowClaim, now >= nextDeadRowCheck,
+    guard keepsCursors || time >= Self.slowClaim, now >= nextCheck,
       !location.alwaysKeepsCursors
     else {
       return
     }
-    nextDeadRowCheck = now + .seconds(1)
+    nextCheck = now + .seconds(1)
     // The claim is already made, so errors are ignored here.
-    guard let count = try? session.lookUp({ try Tables.deadRowCount(in: $0) }),
-      keepsCursors != (count >= Self.manyDeadRows)
-    else { return }
+    let needsCursors = try? session.lookUp { database in
+      try Tables.deadRowCount(in: database) >= Self.manyDeadRows
+        || Tables.skippedCount(by: request, in: database) >= Self.manySkippedTasks
+    }
+    guard let needsCursors, keepsCursors != needsCursors else { return }
     keepsCursors.toggle()
     freedTasks.setRecording(isOn: keepsCursors)
     cursorsByQueue = [:]
@@ -155,7 +180,9 @@ final class Claimer {
     for request: ClaimRequest,
     from cursors: ClaimCursors.Cursors?
   ) throws -> Date? {
-    let date = try session.lookUp { try Tables.nextDate(for: request, from: cursors, in: $0) }
+    let date = try session.lookUp { database in
+      try Tables.nextDate(for: request, from: cursors, findsExpiry: !keepsCursors, in: database)
+    }
     guard let own = cursorsByQueue[ExactText(request.queue)], cursors != nil,
       !location.alwaysKeepsCursors
     else {

@@ -209,8 +209,11 @@ extension [ExactText: FreedTasks] {
 
 extension FreedTasks {
   fileprivate mutating func add(_ record: TaskRecord) {
-    let lane = ClaimCursors.Lane(of: record)
-    dates[lane] = min(dates[lane] ?? .distantFuture, record.availableDate)
+    add(record.availableDate, in: ClaimCursors.Lane(of: record))
+  }
+
+  mutating func add(_ date: Date, in lane: ClaimCursors.Lane) {
+    dates[lane] = min(dates[lane] ?? .distantFuture, date)
   }
 
   fileprivate mutating func add(_ date: Date) {

@@ -16,7 +16,7 @@ struct Schema {
   ///
   /// A released step never changes.
   var steps = [
-    Schema.first, Schema.second, Schema.third, Schema.fourth, Schema.fifth,
+    Schema.first, Schema.second, Schema.third, Schema.fourth, Schema.fifth, Schema.sixth,
   ]
 
   var version: Int { steps.count }
@@ -539,5 +539,21 @@ extension Schema {
       (parameters, "\(parameters), counted bigint default null"),
       ("new_limit, expiry);", "new_limit, expiry, counted);"),
     ])
+
+  /// Separates the tasks that are due from the tasks that are delayed until their available dates.
+  ///
+  /// When the date of a delayed task has passed, a claim stores that date in the column `due_date`.
+  /// If the available date changes later, the task is delayed again.
+  static let sixth = """
+    alter table steadfast_task add column due_date timestamptz;
+    drop index steadfast_ready;
+    create index steadfast_due on steadfast_task (queue, (~priority), available_date, position)
+      where is_ready and available_date = coalesce(due_date, created_date);
+    create index steadfast_due_name on steadfast_task
+      (queue, name, (~priority), available_date, position)
+      where is_ready and available_date = coalesce(due_date, created_date);
+    create index steadfast_delayed on steadfast_task (queue, available_date)
+      where is_ready and available_date <> coalesce(due_date, created_date);
+    """
 }
 #endif

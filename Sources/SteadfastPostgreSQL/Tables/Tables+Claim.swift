@@ -5,183 +5,338 @@ import SystemFoundation
 
 /// Claims.
 ///
-/// The tasks with one name and one priority form a lane. The index sorts the tasks of a lane in
-/// the order of claiming. Each lane of a queue is found by one search in the index. So a claim
-/// reads only the tasks that it claims, and a little more for each lane, however many tasks wait. A
-/// claim locks only the tasks that it claims, and skips tasks that other sessions have locked.
+/// A task is either due or delayed until its available date. An index sorts the tasks that are due
+/// in the order of claiming. A claim first makes the delayed tasks due whose dates have passed.
+/// Then it takes the first tasks in the index. For names with room for fewer tasks than the claim
+/// may take, it reads another index, which sorts the tasks of each name. So the time of a claim
+/// depends on the number of tasks that it claims, not on the number that wait. A claim locks only
+/// the tasks that it claims, and skips tasks that other sessions have locked.
+///
+/// If an index begins with many entries that a claim must skip, claims use cursors
+/// (``ClaimCursors``). They then read each lane separately: the tasks with one name and one
+/// priority.
 extension Tables {
-  /// Returns a `with` clause that finds the lanes of the queue `$1`.
+  private static let isDue = "is_ready and available_date = coalesce(due_date, created_date)"
+  private static let isDelayed = "is_ready and available_date <> coalesce(due_date, created_date)"
+
+  // MARK: Delayed tasks
+
+  /// The maximum number of delayed tasks that a claim makes due, those with the earliest dates.
+  ///
+  /// If the dates of more tasks have passed, the next claims make the rest due.
+  private static let mostDelayed = 10_000
+
+  /// Makes the delayed tasks of the queue `$1` due whose available dates have passed at `$2`.
+  private static let passedDelays = """
+    update steadfast_task set due_date = available_date where id = any (array(
+      select id from steadfast_task
+      where \(isDelayed) and queue = $1 and available_date <= $2
+      order by available_date limit \(mostDelayed) for update skip locked))
+    returning name, ~priority, available_date
+    """
+
+  /// Returns the lanes and dates of the tasks that became due.
+  static func dueTasks(in rows: Rows) -> [(lane: ClaimCursors.Lane, date: Date)] {
+    rows.map { row in
+      (ClaimCursors.Lane(name: ExactText(row.text(0)), rank: row.integer(1)), row.date(2))
+    }
+  }
+
+  // MARK: Claims in order
+
+  /// How a claim finds the tasks of each name.
+  struct ClaimedNames {
+    /// The names for which the request has room for fewer tasks than its limit.
+    ///
+    /// The claim reads the tasks of these names separately.
+    var limited: [String: Int]
+    /// The names of the other tasks; with `areExcluded`, the names that they do not have.
+    var names: [String]
+    var areExcluded: Bool
+
+    init(_ request: ClaimRequest) {
+      let limit = max(1, request.limit)
+      // The server does not store a NUL, so no task has a name with a NUL.
+      let listed = request.names.filter { !$0.key.hasNUL }
+      limited = listed.filter { 1..<limit ~= $0.value }
+      let areExcluded = request.otherNames > 0
+      self.areExcluded = areExcluded
+      names = listed.filter { ($0.value < limit) == areExcluded }.map(\.key)
+    }
+
+    /// The parameters from `$5` on.
+    var values: [SQLValue] {
+      let unlimited: [SQLValue] = [.texts(names), .flag(areExcluded)]
+      guard !limited.isEmpty else { return unlimited }
+      let rooms = SQLValue.array(limited.values.map { .integer($0) }, of: .integer)
+      return unlimited + [.texts(limited.keys), rooms]
+    }
+  }
+
+  /// The condition that a task is available, for the parameters of `values(of:)`.
+  private static let isAvailable = """
+    \(isDue) and queue = $1 and available_date <= $2 and conditions <@ $3::text[]
+    """
+
+  private static let inOrder = "order by (~priority), available_date, position"
+
+  /// The available tasks with names that have no limit.
+  private static let unlimited = "\(isAvailable) and (name = any ($5::text[])) <> $6::boolean"
+
+  /// The available tasks with the name in `limited`.
+  private static let withLimitedName = "\(isAvailable) and name = limited.name"
+
+  private static let limitedNames = """
+    limited as materialized (
+      select name, room from unnest($7::text[], $8::bigint[]) as listed (name, room))
+    """
+
+  /// Returns a statement that claims tasks.
+  ///
+  /// The parameters `number` and `number + 1` are the token and the duration of the leases.
+  private static func claimStatement(of ids: String, _ number: Int) -> String {
+    """
+    update steadfast_task as task set state = 'running', lease_token = $\(number),
+      lease_end = store_clock() + $\(number + 1)::bigint * interval '1 microsecond'
+    where task.id = any (array(\(ids)))
+    returning \(Connection.columns), task.position
+    """
+  }
+
+  private static let claim = claimStatement(
+    of:
+      "select id from steadfast_task where \(unlimited) \(inOrder) limit $4 for update skip locked",
+    7
+  )
+
+  /// The statement for a request with limited names.
+  ///
+  /// The statement first counts, without locks, how many of the first tasks have each of the
+  /// limited names, and how many have other names. Then it locks these numbers of tasks, and skips
+  /// tasks that other sessions have locked.
+  private static let claimWithLimits = """
+    with \(limitedNames), first as materialized (
+      select name, count(*) as count from (
+        select name from (
+          (select null as name, ~priority as rank, available_date, position from steadfast_task
+            where \(unlimited) \(inOrder) limit $4)
+          union all
+          (select limited.name, candidate.* from limited cross join lateral (
+            select ~priority, available_date, position from steadfast_task
+            where \(withLimitedName) \(inOrder) limit limited.room) as candidate)
+        ) as candidate order by rank, available_date, position limit $4
+      ) as chosen group by name
+    ), taken as materialized (
+      (select candidate.id from first cross join lateral (
+        select id from steadfast_task where first.name is null and \(unlimited)
+        \(inOrder) limit first.count for update skip locked) as candidate)
+      union all
+      (select candidate.id from first as limited cross join lateral (
+        select id from steadfast_task where \(withLimitedName)
+        \(inOrder) limit limited.count for update skip locked) as candidate)
+    )
+    """ + "\n" + claimStatement(of: "select id from taken", 9)
+
+  private static let end = """
+    (select (extract(epoch from min(lease_end) - store_clock()) * 1000000)::bigint
+      from steadfast_task where state = 'running' and lease_end is not null)
+    """
+
+  /// The date of the first delayed task.
+  private static let firstDelay = """
+    (select available_date as next from steadfast_task where \(isDelayed) and queue = $1
+      order by available_date limit 1)
+    """
+
+  /// The first date after `$2` among the tasks of each priority that are due.
+  ///
+  /// There are such tasks only if the clock of the process that made them due, or that inserted
+  /// them, is ahead of the claiming process.
+  private static let laterDates = """
+    with recursive step (rank) as (
+      (select ~priority from steadfast_task where \(isDue) and queue = $1
+        order by queue, (~priority) limit 1)
+      union all
+      select next.rank from step cross join lateral (
+        select ~priority as rank from steadfast_task
+        where \(isDue) and queue = $1 and (~priority) > step.rank
+        order by queue, (~priority) limit 1) as next
+    )
+    select later.available_date from step cross join lateral (
+      select available_date from steadfast_task
+      where \(isDue) and queue = $1 and (~priority) = step.rank and available_date > $2
+      order by available_date limit 1) as later
+    """
+
+  /// Finds the earliest date at which a task becomes available.
+  ///
+  /// If available tasks exist, which other sessions have locked, the date is `$2`, the date of the
+  /// request.
+  private static let next = """
+    select min(next), \(end) from (
+      \(firstDelay)
+      union all
+      (\(laterDates))
+      union all
+      (select $2::timestamptz from steadfast_task where $4::bigint > 0 and \(unlimited) limit 1)
+    ) as first
+    """
+
+  private static let nextWithLimits = """
+    with \(limitedNames)
+    select min(next), \(end) from (
+      \(firstDelay)
+      union all
+      (\(laterDates))
+      union all
+      (select $2 from steadfast_task where $4::bigint > 0 and \(unlimited) limit 1)
+      union all
+      (select $2 from limited cross join lateral (
+        select 1 from steadfast_task where \(withLimitedName) limit 1) as candidate limit 1)
+    ) as first
+    """
+
+  // MARK: Claims from cursors
+
+  /// Returns a `with` clause that finds the lanes of the queue `$1`, and the first task in each.
   ///
   /// Priorities are inverted so that all columns of the index ascend. So the condition that a row
   /// is greater than another row corresponds to a range of the index.
-  private static func lanes(withCursors: Bool = false) -> String {
-    let place = withCursors ? ", available_date, position" : ""
-    return """
-      with recursive lane (name, rank\(withCursors ? ", date, place" : "")) as (
-        (select name, ~priority\(place) from steadfast_task where is_ready and queue = $1
-          order by queue, name, ~priority\(place) limit 1)
-        union all
-        select step.* from lane cross join lateral (
-          select task.name, ~task.priority\(place) from steadfast_task as task
-          where is_ready and queue = $1 and (task.name, ~task.priority) > (lane.name, lane.rank)
-          order by task.queue, task.name, ~task.priority\(place) limit 1) as step
-      )
-      """
-  }
-
-  /// Returns a `with` clause with known lanes, each with a cursor.
-  ///
-  /// The parameters from `number` to `number + 3` are the columns.
-  private static func knownLanes(fromParameter number: Int) -> String {
+  private static let lanes = """
+    with recursive lane (name, rank, date, place) as (
+      (select name, ~priority, available_date, position from steadfast_task
+        where \(isDue) and queue = $1
+        order by queue, name, (~priority), available_date, position limit 1)
+      union all
+      select step.* from lane cross join lateral (
+        select task.name, ~task.priority, available_date, position from steadfast_task as task
+        where \(isDue) and queue = $1 and (task.name, ~task.priority) > (lane.name, lane.rank)
+        order by task.queue, task.name, (~task.priority), available_date, position limit 1) as step
+    )
     """
-    with lane (name, rank, date, place) as (
-      select * from unnest($\(number)::text[], $\(number + 1)::bigint[],
-        $\(number + 2)::timestamptz[], $\(number + 3)::bigint[]))
-    """
-  }
 
-  private static let room = """
-    room as materialized (
-      select lane.*, greatest(0, least(coalesce(listed.room, $4), $5)) as room
-      from lane
-      left join unnest($2::text[], $3::bigint[]) as listed (name, room)
+  private static let firstCursors = lanes + "\nselect * from lane"
+
+  /// The lanes, each with a cursor, and the number of tasks that the claim may take in each.
+  private static let knownLanes = """
+    with room as materialized (
+      select lane.*, greatest(0, least(coalesce(listed.room, $7), $4)) as room
+      from unnest($8::text[], $9::bigint[], $10::timestamptz[], $11::bigint[])
+        as lane (name, rank, date, place)
+      left join unnest($5::text[], $6::bigint[]) as listed (name, room)
         on listed.name = lane.name
     )
     """
 
-  /// Returns the condition that a task of the lane in `room` is available.
-  ///
-  /// With `fromCursor`, the task must also come at or after the lane's cursor.
-  private static func isAvailable(fromCursor: Bool) -> String {
+  /// The tasks of the lane in `room` that are available, at or after the lane's cursor.
+  private static let inLane = """
+    \(isAvailable) and name = room.name and ~priority = room.rank
+      and (available_date, position) >= (room.date, room.place)
     """
-    is_ready and queue = $1 and name = room.name and ~priority = room.rank
-      \(fromCursor ? "and (available_date, position) >= (room.date, room.place)" : "")
-      and available_date <= $6 and conditions <@ $7::text[]
-    """
-  }
 
-  /// Returns the statement that claims tasks.
+  /// The statement that claims tasks from cursors.
   ///
   /// The statement first counts, without locks, how many of the first tasks are in each lane. Then
   /// it locks that number of tasks in each lane, and skips tasks that other sessions have locked.
-  private static func claimStatement(_ lanes: String, fromCursors: Bool) -> String {
-    let place = fromCursors ? ", date, place" : ""
-    let isAvailable = isAvailable(fromCursor: fromCursors)
-    return """
-      \(lanes), \(room), first as materialized (
-        select name, rank\(place), count(*) as count from (
-          select name, rank\(place) from (
-            select candidate.*, room.room\(fromCursors ? ", room.date, room.place" : ""),
-              row_number() over (
-                partition by candidate.name
-                order by candidate.rank, available_date, position) as number
-            from room cross join lateral (
-              select room.name, room.rank, available_date, position from steadfast_task
-              where \(isAvailable)
-              order by available_date, position limit room.room
-            ) as candidate
-            where room.room > 0
-          ) as numbered
-          where number <= room order by rank, available_date, position limit $5
-        ) as chosen group by name, rank\(place)
-      ), taken as materialized (
-        select candidate.id from first as room cross join lateral (
-          select id from steadfast_task where \(isAvailable)
-          order by available_date, position limit room.count for update skip locked
-        ) as candidate
-      )
-      update steadfast_task as task set state = 'running', lease_token = $8,
-        lease_end = store_clock() + $9::bigint * interval '1 microsecond'
-      where task.id = any (array(select id from taken))
-      returning \(Connection.columns), task.position
-      """
-  }
+  private static let claimFromCursors = """
+    \(knownLanes), first as materialized (
+      select name, rank, date, place, count(*) as count from (
+        select name, rank, date, place from (
+          select candidate.*, room.room, room.date, room.place, row_number() over (
+              partition by candidate.name
+              order by candidate.rank, available_date, position) as number
+          from room cross join lateral (
+            select room.name, room.rank, available_date, position from steadfast_task
+            where \(inLane) order by available_date, position limit room.room
+          ) as candidate
+          where room.room > 0
+        ) as numbered
+        where number <= room order by rank, available_date, position limit $4
+      ) as chosen group by name, rank, date, place
+    ), taken as materialized (
+      select candidate.id from first as room cross join lateral (
+        select id from steadfast_task where \(inLane)
+        order by available_date, position limit room.count for update skip locked
+      ) as candidate
+    )
+    """ + "\n" + claimStatement(of: "select id from taken", 12)
 
-  private static let claim = claimStatement(lanes(), fromCursors: false)
-  private static let claimFromCursors = claimStatement(
-    knownLanes(fromParameter: 10),
-    fromCursors: true
-  )
-
-  /// Returns the statement that finds the earliest date at which a task becomes available.
-  ///
-  /// If available tasks exist, which other sessions have locked, the date is `$6`, the date of the
-  /// request.
-  private static func nextDateStatement(_ lanes: String, end: String, fromCursors: Bool) -> String {
-    """
-    \(lanes), \(room)
-    select min(next), \(end) from room cross join lateral (
-      (select available_date from steadfast_task
-        where is_ready and queue = $1 and name = room.name and ~priority = room.rank
-          and available_date > $6
-        order by available_date limit 1)
+  /// With `$12` false, this statement does not look for claims that expire: in the index of their
+  /// dates, too, the entries of dead rows come before the others.
+  private static let nextFromCursors = """
+    \(knownLanes)
+    select min(next), case when $12::boolean then \(end) end from (
+      \(firstDelay)
       union all
-      (select $6 from steadfast_task
-        where room.room > 0 and \(isAvailable(fromCursor: fromCursors))
-        order by available_date, position limit 1)
-    ) as first (next)
+      (select candidate.next from room cross join lateral (
+        (select available_date as next from steadfast_task
+          where \(isDue) and queue = $1 and name = room.name and ~priority = room.rank
+            and available_date > $2
+          order by available_date limit 1)
+        union all
+        (select $2 from steadfast_task where room.room > 0 and \(inLane)
+          order by available_date, position limit 1)
+      ) as candidate)
+    ) as first
     """
-  }
 
-  private static let next = nextDateStatement(
-    lanes(),
-    end: """
-      (select (extract(epoch from min(lease_end) - store_clock()) * 1000000)::bigint
-        from steadfast_task where state = 'running' and lease_end is not null)
-      """,
-    fromCursors: false
-  )
-  /// This statement does not look for claims that expire: in the index of their dates, too, the
-  /// entries of dead rows come before the others.
-  private static let nextFromCursors = nextDateStatement(
-    knownLanes(fromParameter: 8),
-    end: "null::bigint",
-    fromCursors: true
-  )
+  // MARK: Calls
+
+  /// Sends the statement that makes delayed tasks due; ``dueTasks(in:)`` then reads the rows.
+  func sendDelays(for request: ClaimRequest) throws(PostgreSQLFailure) {
+    let values: [SQLValue] = [.text(request.queue), .date(request.now)]
+    try database.send(Self.passedDelays, values, isWanted: true)
+  }
 
   /// Sends the statement of a claim, whose rows ``claimedTasks(in:with:)`` then reads.
   ///
   /// With `starts`, the claim reads each lane from its cursor. Without `starts`, the claim reads
-  /// each lane from its first task.
+  /// the tasks in order; the request must not limit the tasks of each name that it does not list.
   func sendClaim(
     _ request: ClaimRequest,
     from starts: ClaimCursors.Cursors? = nil,
     token: UInt64
   ) throws(PostgreSQLFailure) {
-    let end: [SQLValue] = [.token(token), .duration(isShared ? request.leaseDuration : nil)]
-    let limit = max(0, request.limit)
-    let values = Self.values(of: request, limit: limit) + end
-    if let starts {
-      try database.send(Self.claimFromCursors, values + Self.values(of: starts), isWanted: true)
-    } else {
-      try database.send(Self.claim, values, isWanted: true)
-    }
+    let (statement, values) = Self.claimStatement(for: request, from: starts)
+    let lease: [SQLValue] = [.token(token), .duration(isShared ? request.leaseDuration : nil)]
+    try database.send(statement, values + lease, isWanted: true)
   }
 
-  private static func values(
-    of starts: ClaimCursors.Cursors
-  ) -> [SQLValue] {
+  private static func claimStatement(
+    for request: ClaimRequest,
+    from starts: ClaimCursors.Cursors?
+  ) -> (statement: String, values: [SQLValue]) {
+    let common = commonValues(of: request, limit: max(0, request.limit))
+    if let starts { return (claimFromCursors, common + values(of: starts, for: request)) }
+    let names = ClaimedNames(request)
+    return (names.limited.isEmpty ? claim : claimWithLimits, common + names.values)
+  }
+
+  /// Returns the parameters from `$1` to `$4`.
+  private static func commonValues(of request: ClaimRequest, limit: Int) -> [SQLValue] {
     [
+      .text(request.queue),
+      .date(request.now),
+      // The server does not store a NUL, so no task has a condition with a NUL.
+      .texts(request.conditions.map(\.rawValue).filter { !$0.hasNUL }),
+      .integer(limit),
+    ]
+  }
+
+  /// Returns the parameters from `$5` to `$11`.
+  private static func values(
+    of starts: ClaimCursors.Cursors,
+    for request: ClaimRequest
+  ) -> [SQLValue] {
+    let names = request.names.filter { !$0.key.hasNUL }
+    return [
+      .texts(names.keys),
+      .array(names.values.map { .integer($0) }, of: .integer),
+      .integer(request.otherNames),
       .texts(starts.keys.map(\.name.text)),
       .array(starts.keys.map { .integer($0.rank) }, of: .integer),
       .array(starts.values.map { .date($0.date) }, of: .date),
       .array(starts.values.map { .integer($0.position) }, of: .integer),
-    ]
-  }
-
-  /// Returns the parameters of a request, without the names and conditions that contain a NUL.
-  ///
-  /// The server does not store a NUL, so no task has such a name or condition.
-  private static func values(of request: ClaimRequest, limit: Int) -> [SQLValue] {
-    let names = request.names.filter { !$0.key.hasNUL }
-    return [
-      .text(request.queue),
-      .texts(names.keys),
-      .array(names.values.map { .integer($0) }, of: .integer),
-      .integer(request.otherNames),
-      .integer(limit),
-      .date(request.now),
-      .texts(request.conditions.map(\.rawValue).filter { !$0.hasNUL }),
     ]
   }
 
@@ -241,14 +396,25 @@ extension Tables {
   }
 
   /// Returns the earliest date at which a task becomes available or a claim expires.
+  ///
+  /// With `findsExpiry` false, this does not look for claims that expire.
   static func nextDate(
     for request: ClaimRequest,
     from starts: ClaimCursors.Cursors? = nil,
+    findsExpiry: Bool = true,
     in database: Connection
   ) throws -> Date? {
-    let all = values(of: request, limit: max(1, request.limit))
-    let rows = try starts.map { try database.rows(nextFromCursors, all + values(of: $0)) }
-    let found = try (rows ?? database.rows(next, all)).map { row in
+    let common = commonValues(of: request, limit: max(1, request.limit))
+    let rows: Rows
+    if let starts {
+      let values = common + values(of: starts, for: request) + [.flag(findsExpiry)]
+      rows = try database.rows(nextFromCursors, values)
+    } else {
+      let names = ClaimedNames(request)
+      let statement = names.limited.isEmpty ? next : nextWithLimits
+      rows = try database.rows(statement, common + names.values)
+    }
+    let found = rows.map { row in
       (date: row.unlessNull(0, row.date), microseconds: row.unlessNull(1, row.integer))
     }.first
     guard let found else { return nil }
@@ -267,7 +433,23 @@ extension Tables {
     ) { $0.integer(0) } ?? 0
   }
 
-  private static let firstCursors = lanes(withCursors: true) + "\nselect * from lane"
+  /// The number of tasks of which ``skippedCount(by:in:)`` reads the names.
+  private static let mostRead = 1_000
+
+  /// Returns how many of the first tasks a claim must skip because of their names.
+  static func skippedCount(by request: ClaimRequest, in database: Connection) throws -> Int {
+    let names = ClaimedNames(request)
+    return try database.first(
+      """
+      select count(*) from (
+        select name from steadfast_task where \(isDue) and queue = $1 \(inOrder) limit \(mostRead)
+      ) as first where (name = any ($2::text[])) = $3
+      """,
+      .text(request.queue),
+      .texts(names.names),
+      .flag(names.areExcluded)
+    ) { $0.integer(0) } ?? 0
+  }
 
   /// Returns a cursor at the first task of each lane of a queue.
   static func firstCursors(

@@ -14,7 +14,7 @@ struct Schema {
   /// The migration steps, each from one version of the tables to the next.
   ///
   /// A released step never changes.
-  var steps = [Schema.first, Schema.second, Schema.third, Schema.fourth]
+  var steps = [Schema.first, Schema.second, Schema.third, Schema.fourth, Schema.fifth]
 
   var version: Int { steps.count }
 
@@ -487,6 +487,21 @@ extension Schema {
       """
     ),
   ])
+
+  /// Separates the tasks that are due from the tasks that are delayed until their available dates.
+  ///
+  /// The column `rank` is the inverted priority of a task that is due, and null for a delayed task.
+  /// When the date of a delayed task has passed, a claim stores that date in the column `due_date`.
+  /// If the available date changes later, the task is delayed again.
+  static let fifth = """
+    alter table steadfast_task add column due_date real;
+    alter table steadfast_task add column rank integer generated always as (
+      case when available_date = coalesce(due_date, created_date) then ~priority end) virtual;
+    drop index steadfast_ready;
+    create index steadfast_ready on steadfast_task (queue, rank, available_date) where is_ready;
+    create index steadfast_ready_name on steadfast_task (queue, name, rank, available_date)
+      where is_ready;
+    """
 }
 
 extension InsertStatement {

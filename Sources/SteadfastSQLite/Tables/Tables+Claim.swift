@@ -5,70 +5,66 @@ import SystemFoundation
 
 /// Claims.
 ///
-/// The tasks with one name and one priority form a lane. The index sorts the tasks of a lane in
-/// the order of claiming. So a claim reads only the tasks that it claims, and a little more for
-/// each lane, however many tasks wait.
+/// A task is either due or delayed until its available date. An index sorts the tasks that are due
+/// in the order of claiming. A claim first makes the delayed tasks due whose dates have passed.
+/// Then it reads the index, and skips tasks whose names have no room left. After many skipped
+/// tasks, it reads another index instead, which sorts the tasks of each name. So the time of a
+/// claim depends on the number of tasks that it claims, not on the number that wait.
 extension Tables {
-  private struct Lane {
-    let name: String
-    let priority: Int
-  }
-
   private struct Candidate {
     let seq: Int
-    let priority: Int
-    let availableDate: Double
+    /// The task; a failure if this version can't read the row.
+    let task: Result<TaskRecord, UnreadableRow>
 
-    static func areInClaimingOrder(_ left: Candidate, _ right: Candidate) -> Bool {
-      if left.priority != right.priority { return left.priority > right.priority }
-      if left.availableDate != right.availableDate {
-        return left.availableDate < right.availableDate
+    init(_ row: Statement, in database: Connection) throws {
+      seq = row.integer(TaskColumns.count)
+      do {
+        task = .success(try database.record(row))
+      } catch let row as UnreadableRow {
+        task = .failure(row)
       }
-      return left.seq < right.seq
     }
   }
 
-  private static let candidate = "select \(Connection.columns) from steadfast_task where seq = ?1"
-
   func claim(_ request: ClaimRequest) throws -> Claim {
     try endOverdueClaims()
-    let lanes = try lanes(of: request.queue)
-    let candidates = try candidates(in: lanes, for: request)
-    let taken = candidates.prefix(max(0, request.limit))
+    try makeTasksDue(in: request.queue, at: request.now)
+    let candidates = try candidates(for: request)
     // A random number distinguishes this claim from all others, so no counter is stored.
     let token = UInt64.random(in: 1...UInt64(Int64.max))
-    let duration = isShared ? request.leaseDuration.map { $0 / .seconds(1) } : nil
     var tasks: [ClaimedTask] = []
     var areAllReadable = true
-    for candidate in taken {
-      // Uses two statements, because SQLite makes a temporary table for the rows of `returning`.
-      try database.run(
-        """
-        update steadfast_task set state = 'running', lease_token = ?2, lease_start = ?3,
-          lease_end = ?3 + ?4
-        where seq = ?1
-        """,
-        .integer(candidate.seq),
-        .token(token),
-        .real(clock()),
-        duration.map { .real($0) } ?? .null
-      )
-      let record: TaskRecord?
-      do {
-        record = try database.first(Self.candidate, .integer(candidate.seq), read: database.record)
-      } catch let row as UnreadableRow {
+    for candidate in candidates.prefix(max(0, request.limit)) {
+      switch candidate.task {
+      case .success(var record):
+        try setLease(of: candidate, token: token, duration: request.leaseDuration)
+        record.state = .running
+        tasks.append(ClaimedTask(record: record, lease: Lease(id: record.id, token: token)))
+      case .failure(let row):
         try parkUnreadable(candidate, because: row, at: request.now)
         areAllReadable = false
-        continue
       }
-      guard let record else { continue }
-      tasks.append(ClaimedTask(record: record, lease: Lease(id: record.id, token: token)))
     }
     // More tasks may be available: beyond the limit, or in place of a task that can't be read.
     if !areAllReadable || !candidates.isEmpty && tasks.count >= request.limit {
       return Claim(tasks: tasks, nextDate: request.now)
     }
-    return Claim(tasks: tasks, nextDate: try nextDate(in: lanes, for: request))
+    return Claim(tasks: tasks, nextDate: try nextDate(for: request))
+  }
+
+  private func setLease(of candidate: Candidate, token: UInt64, duration: Duration?) throws {
+    let duration = isShared ? duration.map { $0 / .seconds(1) } : nil
+    try database.run(
+      """
+      update steadfast_task set state = 'running', lease_token = ?2, lease_start = ?3,
+        lease_end = ?3 + ?4
+      where seq = ?1
+      """,
+      .integer(candidate.seq),
+      .token(token),
+      .real(clock()),
+      duration.map { .real($0) } ?? .null
+    )
   }
 
   /// Parks a task that this version can't read, like a task without a handler.
@@ -91,109 +87,169 @@ extension Tables {
     )
   }
 
-  /// Returns the lanes of a queue with tasks that are ready, now or at their available dates.
-  private func lanes(of queue: String) throws -> [Lane] {
-    var lanes: [Lane] = []
-    var last = try firstLane(of: queue, afterName: nil)
-    while let lane = last {
-      lanes.append(lane)
-      last = try laneBelow(lane, in: queue) ?? firstLane(of: queue, afterName: lane.name)
-    }
-    return lanes
-  }
+  // MARK: Due tasks
 
-  /// Returns the first lane of the next name in the order of names; with `nil`, of the first name.
-  private func firstLane(of queue: String, afterName name: String?) throws -> Lane? {
-    func lane(_ row: Statement) -> Lane { Lane(name: row.text(0), priority: row.integer(1)) }
-    guard let name else {
-      return try database.first(
-        """
-        select name, priority from steadfast_task where is_ready and queue = ?1
-        order by name, priority desc limit 1
-        """,
-        .text(queue),
-        read: lane
+  /// The maximum number of delayed tasks that a claim makes due, those with the earliest dates.
+  ///
+  /// If the dates of more tasks have passed, the next claims make the rest due.
+  private static let mostDelayed = 10_000
+
+  /// The smallest rank, and so the rank of a condition that all tasks meet that are due.
+  private static let leastRank = "-9223372036854775808"
+
+  private static let readyTasks = "steadfast_task indexed by steadfast_ready where is_ready"
+  private static let dueTasks = "\(readyTasks) and rank >= \(leastRank)"
+  private static let delayedTasks = "\(readyTasks) and rank is null"
+  private static let readyTasksByName =
+    "steadfast_task indexed by steadfast_ready_name where is_ready"
+  private static let dueTasksByName = "\(readyTasksByName) and rank >= \(leastRank)"
+
+  static let passedDelays = """
+    select seq from \(delayedTasks) and queue = ?1 and available_date <= ?2
+    order by available_date limit \(mostDelayed)
+    """
+
+  /// Makes the delayed tasks due whose available dates have passed.
+  private func makeTasksDue(in queue: String, at date: Date) throws {
+    let found = try database.allRows(Self.passedDelays, .text(queue), .date(date)) {
+      $0.integer(0)
+    }
+    for seq in found {
+      try database.run(
+        "update steadfast_task set due_date = available_date where seq = ?1",
+        .integer(seq)
       )
     }
-    return try database.first(
-      """
-      select name, priority from steadfast_task where is_ready and queue = ?1 and name > ?2
-      order by name, priority desc limit 1
-      """,
-      .text(queue),
-      .text(name),
-      read: lane
-    )
   }
 
-  /// Returns the lane with the same name and the next lower priority.
-  private func laneBelow(_ lane: Lane, in queue: String) throws -> Lane? {
-    try database.first(
-      """
-      select priority from steadfast_task
-      where is_ready and queue = ?1 and name = ?2 and priority < ?3
-      order by priority desc limit 1
-      """,
-      .text(queue),
-      .text(lane.name),
-      .integer(lane.priority)
-    ) { Lane(name: lane.name, priority: $0.integer(0)) }
-  }
+  // MARK: Candidates
 
-  /// Returns the first available tasks of each lane, in the order of claiming.
-  ///
-  /// For each name, these are as many tasks as the claim can use.
-  private func candidates(in lanes: [Lane], for request: ClaimRequest) throws -> [Candidate] {
+  /// The maximum number of tasks that a claim skips before it reads the tasks of each name.
+  private static let mostSkipped = 100
+
+  private static let isAvailable = """
+    available_date <= ?2 and (conditions is null or not exists (
+      select 1 from json_each(conditions) as needed
+      where needed.value not in (select value from json_each(?3))))
+    """
+
+  static let candidates = """
+    select \(Connection.columns), seq from \(dueTasks) and queue = ?1 and \(isAvailable)
+    order by rank, available_date, seq
+    """
+
+  /// Returns the first available tasks, in the order of claiming, as many as the claim can use.
+  private func candidates(for request: ClaimRequest) throws -> [Candidate] {
     let conditions = StoredStrings.json(of: request.conditions.map(\.rawValue))
+    let values: [SQLValue] = [.text(request.queue), .date(request.now), .text(conditions)]
     let limit = max(1, request.limit)
     var candidates: [Candidate] = []
-    var (name, room): (String?, Int) = (nil, 0)
-    for lane in lanes {
-      if name?.isExactly(lane.name) != true {
-        (name, room) = (lane.name, min(limit, request.room(for: lane.name)))
+    var counts: [ExactText: Int] = [:]
+    var skipped = 0
+    try database.forEachRow(of: Self.candidates, values) { row in
+      if takesRoom(for: row.text(1), of: request, &counts) {
+        candidates.append(try Candidate(row, in: database))
+      } else {
+        skipped += 1
       }
-      guard room > 0 else { continue }
-      let found = try database.allRows(
-        """
-        select seq, available_date from steadfast_task
-        where is_ready and queue = ?1 and name = ?2 and priority = ?3 and available_date <= ?4
-          and (conditions is null or not exists (
-            select 1 from json_each(conditions) as needed
-            where needed.value not in (select value from json_each(?5))))
-        order by available_date, seq limit ?6
-        """,
-        .text(request.queue),
-        .text(lane.name),
-        .integer(lane.priority),
-        .date(request.now),
-        .text(conditions),
-        .integer(room)
-      ) { row in
-        Candidate(seq: row.integer(0), priority: lane.priority, availableDate: row.real(1))
-      }
-      room -= found.count
-      candidates += found
+      return candidates.count < limit && skipped < Self.mostSkipped
     }
-    candidates.sort(by: Candidate.areInClaimingOrder)
-    return candidates
+    guard skipped == Self.mostSkipped else { return candidates }
+    return try candidatesByName(for: request, values)
   }
 
-  /// Returns the earliest date at which a task becomes available or a claim expires.
-  private func nextDate(in lanes: [Lane], for request: ClaimRequest) throws -> Date? {
-    var next: Date?
-    for lane in lanes {
-      let date = try database.first(
+  /// Counts a task with a name, and returns whether the request has room for the task.
+  private func takesRoom(
+    for name: String,
+    of request: ClaimRequest,
+    _ counts: inout [ExactText: Int]
+  ) -> Bool {
+    let room = request.room(for: name)
+    guard room < max(1, request.limit) else { return true }
+    let count = counts[ExactText(name), default: 0]
+    guard count < room else { return false }
+    counts[ExactText(name)] = count + 1
+    return true
+  }
+
+  static let candidatesWithName = """
+    select seq, rank, available_date from \(dueTasksByName)
+      and queue = ?1 and name = ?4 and \(isAvailable)
+    order by rank, available_date, seq limit ?5
+    """
+
+  /// Returns the same tasks as ``candidates(for:)``, from the first tasks of each name.
+  private func candidatesByName(
+    for request: ClaimRequest,
+    _ values: [SQLValue]
+  ) throws -> [Candidate] {
+    let limit = max(1, request.limit)
+    var found: [(seq: Int, rank: Int, availableDate: Double)] = []
+    for name in try names(for: request) {
+      found += try database.allRows(
+        Self.candidatesWithName,
+        values + [.text(name), .integer(min(limit, request.room(for: name)))]
+      ) { (seq: $0.integer(0), rank: $0.integer(1), availableDate: $0.real(2)) }
+    }
+    found.sort { ($0.rank, $0.availableDate, $0.seq) < ($1.rank, $1.availableDate, $1.seq) }
+    return try found.prefix(limit).compactMap { task in
+      try database.first(Self.candidate, .integer(task.seq)) { try Candidate($0, in: database) }
+    }
+  }
+
+  private static let candidate = """
+    select \(Connection.columns), seq from steadfast_task where seq = ?1
+    """
+
+  /// Returns the names for which a request has room.
+  private func names(for request: ClaimRequest) throws -> [String] {
+    guard request.otherNames > 0 else { return request.names.filter { $0.value > 0 }.map(\.key) }
+    var names: [String] = []
+    var last = try database.first(
+      "select name from \(Self.readyTasksByName) and queue = ?1 order by name limit 1",
+      .text(request.queue)
+    ) { $0.text(0) }
+    while let name = last {
+      if request.room(for: name) > 0 { names.append(name) }
+      last = try database.first(
         """
-        select available_date from steadfast_task
-        where is_ready and queue = ?1 and name = ?2 and priority = ?3 and available_date > ?4
-        order by available_date limit 1
+        select name from \(Self.readyTasksByName) and queue = ?1 and name > ?2
+        order by name limit 1
         """,
         .text(request.queue),
-        .text(lane.name),
-        .integer(lane.priority),
-        .date(request.now)
-      ) { $0.date(0) }
-      if let date { next = min(next ?? date, date) }
+        .text(name)
+      ) { $0.text(0) }
+    }
+    return names
+  }
+
+  static let firstDelay = """
+    select available_date from \(delayedTasks) and queue = ?1 order by available_date limit 1
+    """
+
+  /// Selects the first date after `?2` among the tasks that are due.
+  ///
+  /// There are such tasks only if the clock was set back, or if the clock of the process that
+  /// inserted them is ahead.
+  static let firstLaterDate = """
+    with recursive step (rank) as (
+      select (select rank from \(dueTasks) and queue = ?1 order by rank limit 1)
+      union all
+      select (select rank from \(dueTasks) and queue = ?1 and rank > step.rank
+        order by rank limit 1)
+      from step where step.rank is not null
+    )
+    select min((select available_date from \(readyTasks) and queue = ?1 and rank = step.rank
+        and available_date > ?2 order by available_date limit 1))
+    from step
+    """
+
+  /// Returns the earliest date at which a task becomes available or a claim expires.
+  private func nextDate(for request: ClaimRequest) throws -> Date? {
+    let queue = SQLValue.text(request.queue)
+    let delay = try database.first(Self.firstDelay, queue) { $0.date(0) }
+    let later = try database.first(Self.firstLaterDate, queue, .date(request.now)) { row in
+      row.unlessNull(0, row.date)
     }
     let end = try database.first(
       """
@@ -201,11 +257,8 @@ extension Tables {
       where state = 'running' and lease_end is not null
       """
     ) { row in row.unlessNull(0, row.real) }
-    if let end = end ?? nil {
-      let date = request.now + max(0, end - clock())
-      next = min(next ?? date, date)
-    }
-    return next
+    let expiry = end.flatMap(\.self).map { request.now + max(0, $0 - clock()) }
+    return [delay, later.flatMap(\.self), expiry].compactMap(\.self).min()
   }
 }
 #endif

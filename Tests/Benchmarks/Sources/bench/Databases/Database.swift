@@ -69,7 +69,50 @@ extension Database {
         try Self.claimAndComplete(table, count)
       },
       storeWholeBenchmark("\(producers) producers, \(workers) workers", many, against: rawWhole),
+    ] + manyNamesBenchmarks()
+  }
+
+  /// Returns rows in which all tasks have different names or priorities, compared with a row in
+  /// which all tasks have the same name and priority.
+  private func manyNamesBenchmarks(_ count: Int = 12_000) -> [Benchmark] {
+    let same = "drain \(count), all alike"
+    return [
+      manyNamesBenchmark(same, count, against: nil) { _ in ("task", 0) },
+      manyNamesBenchmark("drain \(count), a name each", count, against: same) { ("task \($0)", 0) },
+      manyNamesBenchmark("drain \(count), a priority each", count, against: same) { ("task", -$0) },
+      manyNamesBenchmark("drain \(count), random priorities", count, against: same) {
+        ("task", $0 * 7_919 % count)
+      },
     ]
+  }
+
+  private func manyNamesBenchmark(
+    _ name: String,
+    _ iterations: Int,
+    against baseline: String?,
+    lane: @escaping @Sendable (Int) -> (name: String, priority: Int)
+  ) -> Benchmark {
+    Benchmark(rowName(name), against: baseline.map(rowName), iterations: iterations) {
+      count,
+      stopwatch in
+      try await withStore { store, _ in
+        let queue = Steadfast(store, workers: workers).queue
+        await queue.registerFallback { _, _ in }
+        try await withThrowingTaskGroup { group in
+          for producer in 0..<producers {
+            group.addTask {
+              for number in stride(from: producer, to: count, by: producers) {
+                let (name, priority) = lane(number)
+                let options = TaskOptions(priority: TaskQueue.Priority(rawValue: priority))
+                try await queue.enqueue(name: name, nil, options: options)
+              }
+            }
+          }
+          try await group.waitForAll()
+        }
+        try await stopwatch.measure { try await queue.runAvailable() }
+      }
+    }
   }
 
   private static func insertMany(_ table: Table, _ count: Int) throws {
