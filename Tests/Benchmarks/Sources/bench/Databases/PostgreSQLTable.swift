@@ -94,8 +94,8 @@ final class PostgreSQLTable: RawTable {
       """
       with first as materialized (
         select id from steadfast_task
-        where is_ready and queue = '' and name = 'Increment' and ~priority = -1
-          and available_date <= now()
+        where is_ready and available_date = coalesce(due_date, created_date)
+          and queue = '' and ~priority = -1 and available_date <= now()
         order by available_date, position limit $1::bigint for update skip locked)
       update steadfast_task as task set state = 'running', lease_token = $2
       from first where task.id = first.id returning task.*

@@ -98,7 +98,7 @@ final class SQLiteTable: RawTable {
       let first = try preparedStatement(
         """
         select *, seq from steadfast_task
-        where is_ready and queue = '' and name = 'Increment' and priority = 0
+        where is_ready and queue = '' and rank = ~0
           and available_date <= ?1
         order by available_date, seq limit ?2
         """
