@@ -48,6 +48,8 @@ extension TaskDatabase {
   package func run(_ sql: String, _ values: SQLValue...) throws -> Int { try run(sql, values) }
 
   /// Reads the first row of a statement with `read`; returns `nil` if there is no row.
+  ///
+  /// The statement makes no changes, because it may not run to its end.
   package func first<Value>(
     _ sql: String,
     _ values: SQLValue...,

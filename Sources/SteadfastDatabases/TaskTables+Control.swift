@@ -169,36 +169,41 @@ extension TaskTables {
 }
 
 extension TaskStatements {
-  /// The end of a statement that gives each task in `$1` the next position, in the order of the
+  /// The start of a statement that gives each task in `$1` the next position, in the order of the
   /// list.
-  private static let listed = """
-    from (
+  private static let places = """
+    with listed as /*-*/materialized /*-*/(
       select id, nextval('steadfast_place') as place from (
         select unnest($1::uuid[]) as id
       ) as given
-    ) as listed
-    where task.id = listed.id/*-*/ and task.id = any ($1)/*-*/
+    )
+    """
+  private static let isListed = """
+    from listed where task.id = listed.id/*-*/ and task.id = any ($1)/*-*/
     """
 
   package static let restart = """
+    \(places)
     update steadfast_task as task set state = 'waiting', available_date = $2, counted_from = $2,
       retry_count = 0, interruption_count = 0, put_off = false,
       last_error = null, failed_date = null, earlier_failures = null, finished_date = null,
       expiry_date = case when expiry_date <= $2 then null else expiry_date end,
       key_role = case when unique_key is not null then coalesce(key_role, 'holder') end,
       cause = null, position = listed.place, lease_token = null, lease_end = null
-    \(listed)
+    \(isListed)
     """
 
   fileprivate static let unpark = """
+    \(places)
     update steadfast_task as task set state = 'waiting', position = listed.place
-    \(listed)
+    \(isListed)
     """
 
   /// Counts the available dates of tasks from `$2` again.
   ///
   /// A suspended task wakes instead, so that its handler can compute the date again.
   fileprivate static let rebase = """
+    \(places)
     update steadfast_task as task set
       available_date = case when state = 'suspended' then least(created_date, $2)
         else $2 + (available_date - coalesce(counted_from, created_date)) end,
@@ -207,7 +212,7 @@ extension TaskStatements {
       put_off = put_off and state <> 'suspended',
       position = case when state in ('waiting', 'suspended') then listed.place else position end,
       state = case when state = 'suspended' then 'waiting' else state end
-    \(listed)
+    \(isListed)
     """
 
   /// The tasks in `$1`, and the tasks that were cancelled because of them.

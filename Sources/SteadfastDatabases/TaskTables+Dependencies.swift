@@ -316,12 +316,17 @@ extension TaskStatements {
 
   /// Gives each task in `$1` its cause: the first of the tasks on which it depends that ends now.
   ///
-  /// Such a task is `$2`, or has a cause and has not ended.
+  /// Such a task is `$2`, or has a cause and has not ended. PostgreSQL, which updates all tasks at
+  /// once, finds these tasks by the cause `$2`, which each of them still has.
   package static let causes = """
     update steadfast_task as task set cause = (
       select dependency from steadfast_dependency /*sqlite indexed by steadfast_dependent */
       where dependent = task.id and \(concernsCurrentTask) and (dependency = $2 or (
         select cause is not null and not has_ended from steadfast_task where id = dependency))
+        /*-*/and dependency = any (array(
+          select $2::uuid
+          union all
+          select id from steadfast_task where cause = $2 and not has_ended))/*-*/
       order by dependency limit 1)
     where id = any ($1)
     """

@@ -27,12 +27,17 @@ struct PostgreSQLClaimTests {
     )
   }
 
-  /// Returns the number of blocks of tables and indexes that a claim of eight tasks reads, and
-  /// rolls the claim back.
+  /// Returns the number of blocks of tables and indexes that a claim, by default of eight tasks,
+  /// reads, and rolls the claim back.
   private func blocksReadByClaim(
+    _ request: ClaimRequest? = nil,
     on database: Connection,
     in tables: TestTables,
-    from cursors: ClaimCursors.Cursors? = nil
+    from cursors: ClaimCursors.Cursors? = nil,
+    check: (Claim) -> Void = { claim in
+      #expect(claim.tasks.count == 8)
+      #expect(claim.tasks.allSatisfy { $0.record.priority.rawValue == 2 })
+    }
   ) throws -> Int {
     func blocksSoFar() throws -> Int {
       try database.first(
@@ -43,7 +48,7 @@ struct PostgreSQLClaimTests {
         .text(tables.prefix + "%")
       ) { $0.integer(0) } ?? 0
     }
-    let request = ClaimRequest(
+    let eight = ClaimRequest(
       limit: 8,
       names: ["A": 8, "B": 8],
       otherNames: 8,
@@ -52,9 +57,7 @@ struct PostgreSQLClaimTests {
     )
     try database.send("begin")
     let before = try blocksSoFar()
-    let claim = try Tables(database, isShared: true).claim(request, from: cursors)
-    #expect(claim.tasks.count == 8)
-    #expect(claim.tasks.allSatisfy { $0.record.priority.rawValue == 2 })
+    check(try Tables(database, isShared: true).claim(request ?? eight, from: cursors))
     let blocks = try blocksSoFar() - before
     try database.send("rollback")
     try database.flush()
@@ -119,6 +122,25 @@ struct PostgreSQLClaimTests {
     let few = try await blocksRead(amongTasks: 6_000)
     let many = try await blocksRead(amongTasks: 6_000, names: 3_000)
     #expect(many <= few * 13 / 10, "\(few) and \(many) blocks")
+  }
+
+  @Test func `a claim for limited names reads no tasks with other names`() async throws {
+    try await withTables { tables in
+      let store = tables.store()
+      try await store.open()
+      let database = try tables.database()
+      try SessionSettings(DatabaseLocation(tables.connection)).apply(to: database)
+      try addTasks(20_000, names: 1, to: database)
+      try database.execute("analyze steadfast_task")
+      let now = Date(timeIntervalSince1970: 1_900_000_000)
+      let blocks = try blocksReadByClaim(
+        ClaimRequest(limit: 8, names: ["B": 7], now: now),
+        on: database,
+        in: tables
+      ) { #expect($0.tasks.isEmpty) }
+      #expect(blocks < 100, "\(blocks) blocks")
+      try await store.close()
+    }
   }
 
   @Test func `claims use cursors while most of the first tasks must be skipped`() async throws {

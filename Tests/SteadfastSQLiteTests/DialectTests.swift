@@ -52,9 +52,10 @@ struct DialectTests {
     #expect(Dialect.adapt(shared) == "select ?1 from a  indexed by b  cross join c")
   }
 
-  @Test func `a statement without numbered parameters stays unchanged`() {
-    let statement = "select position from a where b = ?1 /*sqlite c */"
+  @Test func `a statement without numbered parameters and comments stays unchanged`() {
+    let statement = "select position from a where b = ?1"
     #expect(Dialect.adapt(statement) == statement)
+    #expect(Dialect.adapt("select 1 from a /*sqlite c */") == "select 1 from a  c ")
   }
 }
 #endif

@@ -152,13 +152,16 @@ struct StatementTests {
       _ = try await store.insert(.make(1, uniqueKey: "a"), .make(2), .make(3))
       try analyzeTables(at: url)
       let connection = try database(at: url)
-      var filter = filter
-      filter.queue = ""
-      let (statement, values) = connection.existenceStatement(for: filter)
-      let plan = try connection.allRows("explain query plan \(statement)", values) {
-        $0.text(3)
+      // An index is used for a queue's keys, and for the parked tasks of all queues.
+      for queue in filter.states == [.parked] ? ["", nil] : [""] {
+        var filter = filter
+        filter.queue = queue
+        let (statement, values) = connection.existenceStatement(for: filter)
+        let plan = try connection.allRows("explain query plan \(statement)", values) {
+          $0.text(3)
+        }
+        #expect(plan.contains { $0.contains("INDEX steadfast_\(index)") }, "\(plan)")
       }
-      #expect(plan.contains { $0.contains("INDEX steadfast_\(index)") }, "\(plan)")
     }
   }
 

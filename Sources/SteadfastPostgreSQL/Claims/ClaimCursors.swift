@@ -2,7 +2,8 @@
 import SteadfastQueue
 import SystemFoundation
 
-/// The cursors from which the claims of one queue read, in a table with many dead rows.
+/// The cursors from which the claims of one queue read while an index begins with many entries that
+/// a claim must skip: those of dead rows, or of tasks whose names have no room.
 ///
 /// The server keeps the rows of removed tasks, and their entries in indexes, until no transaction
 /// can see them and the table is vacuumed. In an index, these dead entries come before the entries
@@ -11,7 +12,8 @@ import SystemFoundation
 ///
 /// A task may become available before a cursor. The store records the tasks that its own changes
 /// make available (``FreedTasks``). The store finds other tasks by a scan, which reads each lane
-/// from the first entry. The next scan follows after a second, or after ten times the duration of
+/// from the first entry. So tasks in a new lane that another store made due are found by the next
+/// scan. The next scan follows after a second, or after ten times the duration of
 /// the last scan if that is longer. If there may be tasks before a cursor, the next scan follows
 /// after the duration of the last scan.
 struct ClaimCursors {
@@ -77,6 +79,8 @@ struct ClaimCursors {
   /// The conditions that were met in all claims since the last scan; `nil` before the first scan.
   private var conditions: Set<TaskCondition>?
   private var mayMissTasks = false
+  /// The date from which a claim looks for delayed tasks whose dates have passed.
+  private(set) var delays = Tables.earliestDate
   private var lastMove = ContinuousClock.now
   private var lastScan = ContinuousClock.now
   private var scanDuration = Duration.zero
@@ -119,6 +123,18 @@ struct ClaimCursors {
     return lanes.mapValues(\.start)
   }
 
+  /// Lets the next claim look for the delayed tasks that a store's own changes made ready.
+  mutating func lowerDelays(to freed: FreedTasks) {
+    for date in freed.dates.values { delays = min(delays, date) }
+    if let date = freed.earliest { delays = min(delays, date) }
+  }
+
+  /// Records that no delayed task with a date before the date of a claim is left.
+  ///
+  /// The clocks of other processes may be a second behind. After the next scan, a claim looks for
+  /// all delayed tasks again.
+  mutating func recordDelays(before date: Date) { if !isExact { delays = date - 1 } }
+
   /// Records the result of a scan: the first entry of each lane that has entries.
   ///
   /// - Returns: The cursor from which the claim reads each lane.
@@ -134,6 +150,7 @@ struct ClaimCursors {
     lanes = firsts.mapValues { Progress(min($0, latest)) }
     for lane in empty { lanes[lane] = Progress(latest) }
     (conditions, mayMissTasks) = (request.conditions, false)
+    delays = Tables.earliestDate
     (lastMove, lastScan, scanDuration) = (now, now, start.duration(to: now))
     return lanes.mapValues(\.start)
   }

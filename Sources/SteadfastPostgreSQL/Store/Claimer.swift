@@ -19,8 +19,15 @@ final class Claimer {
   /// The maximum number of locked order keys that a search for expired claims waits for.
   private static let mostBusyKeys = 8
 
+  /// How often a claim that finds no available task is repeated, and the pause before.
+  private static let mostRepetitions = 3
+  private static let pause = DispatchTimeInterval.milliseconds(5)
+  /// How long claims use cursors after the last check that found a reason for it.
+  private static let cursorTime = Duration.seconds(30)
+
   private let location: DatabaseLocation
   private let session: Session
+  private let pauses = DispatchSemaphore(value: 0)
   /// The interval between searches for expired claims; `nil` if claims never expire.
   private let interval: DispatchTimeInterval?
   private var nextSearch = DispatchTime.now()
@@ -32,6 +39,7 @@ final class Claimer {
   private var cursorsByQueue: [ExactText: ClaimCursors] = [:]
   private var keepsCursors: Bool
   private var nextCheck = ContinuousClock.now
+  private var lastNeed = ContinuousClock.now
 
   init(
     _ location: DatabaseLocation,
@@ -58,8 +66,23 @@ final class Claimer {
     job.continuation.resume(with: result.map { .claim($0) }.mapError(location.errorForCaller))
   }
 
+  /// Claims tasks.
+  ///
+  /// If a claim finds no task although tasks are available, other sessions are claiming them, or
+  /// are making them due. So it is repeated a few times.
   func claim(_ request: ClaimRequest) throws -> Claim {
     try endOverdueClaims()
+    var claim = try claimOnce(request)
+    for _ in 0..<Self.mostRepetitions {
+      guard claim.tasks.isEmpty, request.limit > 0, let date = claim.nextDate, date <= request.now
+      else { break }
+      _ = pauses.wait(timeout: .now() + Self.pause)
+      claim = try claimOnce(request)
+    }
+    return claim
+  }
+
+  private func claimOnce(_ request: ClaimRequest) throws -> Claim {
     let start = ContinuousClock.now
     let cursors = try keepsCursors ? cursors(for: request) : firstCursors(ifNeededBy: request)
     let found: [(task: ClaimedTask, position: Int)]
@@ -88,7 +111,7 @@ final class Claimer {
     let results = try session.transactionInOneRoundTrip { tables in
       if !unreturnedTokens.isEmpty { try tables.requeueTasks(claimedWith: unreturnedTokens) }
       if unreturnedTokens.last != token { unreturnedTokens.append(token) }
-      if starts == nil { try tables.sendDelays(for: request) }
+      if starts == nil { try tables.sendDelays(for: request, from: Tables.earliestDate) }
       try tables.sendClaim(request, from: starts, token: token)
     }
     guard let rows = results.last, rows.count > 0 else {
@@ -113,7 +136,7 @@ final class Claimer {
   /// A queue makes no such request.
   private func firstCursors(ifNeededBy request: ClaimRequest) throws -> ClaimCursors.Cursors? {
     guard 1..<max(1, request.limit) ~= request.otherNames else { return nil }
-    _ = try makeTasksDue(for: request)
+    _ = try makeTasksDue(for: request, from: Tables.earliestDate)
     return try session.lookUp { try Tables.firstCursors(ofQueue: request.queue, in: $0) }
   }
 
@@ -121,11 +144,13 @@ final class Claimer {
   private func cursors(for request: ClaimRequest) throws -> ClaimCursors.Cursors {
     let queue = ExactText(request.queue)
     let now = ContinuousClock.now
-    let due = try makeTasksDue(for: request)
     var freed = freedTasks.takeRecords(forQueue: request.queue)
-    for (lane, date) in due { freed.add(date, in: lane) }
     var own = cursorsByQueue[queue] ?? ClaimCursors(isExact: location.alwaysKeepsCursors)
     defer { cursorsByQueue[queue] = own }
+    own.lowerDelays(to: freed)
+    let due = try makeTasksDue(for: request, from: own.delays)
+    if due.count < Tables.mostDelayed { own.recordDelays(before: request.now) }
+    for (lane, date) in due { freed.add(date, in: lane) }
     if let known = own.cursors(for: request, freed: freed, at: now) { return known }
     do {
       let firsts = try session.lookUp { try Tables.firstCursors(ofQueue: request.queue, in: $0) }
@@ -138,12 +163,23 @@ final class Claimer {
     }
   }
 
-  /// Makes the delayed tasks due whose dates have passed, and returns their lanes and dates.
+  /// Makes the delayed tasks due whose dates have passed, but are not before `start`.
+  ///
+  /// - Returns: The lanes and dates of the tasks.
   private func makeTasksDue(
-    for request: ClaimRequest
+    for request: ClaimRequest,
+    from start: Date
   ) throws -> [(lane: ClaimCursors.Lane, date: Date)] {
-    let results = try session.transactionInOneRoundTrip { try $0.sendDelays(for: request) }
-    return results.last.map(Tables.dueTasks) ?? []
+    do {
+      let results = try session.transactionInOneRoundTrip { tables in
+        try tables.sendDelays(for: request, from: start)
+      }
+      return results.last.map(Tables.dueTasks) ?? []
+    } catch let failure as PostgreSQLFailure where failure.tookTooLong {
+      // The server cancelled the statement because of too many dead rows. The next scan makes the
+      // rest of the tasks due.
+      return []
+    }
   }
 
   private func recordClaims(_ found: [(task: ClaimedTask, position: Int)], inQueue queue: String) {
@@ -170,7 +206,12 @@ final class Claimer {
       try Tables.deadRowCount(in: database) >= Self.manyDeadRows
         || Tables.skippedCount(by: request, in: database) >= Self.manySkippedTasks
     }
-    guard let needsCursors, keepsCursors != needsCursors else { return }
+    guard let needsCursors else { return }
+    if needsCursors { lastNeed = now }
+    // The next request may need cursors again.
+    guard needsCursors || lastNeed.duration(to: now) >= Self.cursorTime,
+      keepsCursors != needsCursors
+    else { return }
     keepsCursors.toggle()
     freedTasks.setRecording(isOn: keepsCursors)
     cursorsByQueue = [:]
@@ -181,7 +222,13 @@ final class Claimer {
     from cursors: ClaimCursors.Cursors?
   ) throws -> Date? {
     let date = try session.lookUp { database in
-      try Tables.nextDate(for: request, from: cursors, findsExpiry: !keepsCursors, in: database)
+      try Tables.nextDate(
+        for: request,
+        from: cursors,
+        delaysFrom: cursorsByQueue[ExactText(request.queue)]?.delays,
+        findsExpiry: !keepsCursors,
+        in: database
+      )
     }
     guard let own = cursorsByQueue[ExactText(request.queue)], cursors != nil,
       !location.alwaysKeepsCursors

@@ -548,7 +548,7 @@ extension Schema {
     alter table steadfast_task add column due_date timestamptz;
     drop index steadfast_ready;
     create index steadfast_due on steadfast_task (queue, (~priority), available_date, position)
-      where is_ready and available_date = coalesce(due_date, created_date);
+      where is_ready and available_date = coalesce(due_date, created_date) and position > 0;
     create index steadfast_due_name on steadfast_task
       (queue, name, (~priority), available_date, position)
       where is_ready and available_date = coalesce(due_date, created_date);

@@ -19,18 +19,27 @@ extension Tables {
   private static let isDue = "is_ready and available_date = coalesce(due_date, created_date)"
   private static let isDelayed = "is_ready and available_date <> coalesce(due_date, created_date)"
 
+  /// A condition that holds for all tasks, and without which the server does not use the index of
+  /// all tasks that are due.
+  ///
+  /// A statement for one name might otherwise read that index, and all tasks with other names.
+  private static let isInLine = "position > 0"
+
   // MARK: Delayed tasks
 
   /// The maximum number of delayed tasks that a claim makes due, those with the earliest dates.
   ///
   /// If the dates of more tasks have passed, the next claims make the rest due.
-  private static let mostDelayed = 10_000
+  static let mostDelayed = 10_000
 
-  /// Makes the delayed tasks of the queue `$1` due whose available dates have passed at `$2`.
+  /// A date before all others.
+  static let earliestDate = Date(timeIntervalSince1970: -.infinity)
+
+  /// Makes the delayed tasks of the queue `$1` due whose available dates are from `$3` to `$2`.
   private static let passedDelays = """
     update steadfast_task set due_date = available_date where id = any (array(
       select id from steadfast_task
-      where \(isDelayed) and queue = $1 and available_date <= $2
+      where \(isDelayed) and queue = $1 and available_date <= $2 and available_date >= $3
       order by available_date limit \(mostDelayed) for update skip locked))
     returning name, ~priority, available_date
     """
@@ -81,7 +90,13 @@ extension Tables {
   private static let inOrder = "order by (~priority), available_date, position"
 
   /// The available tasks with names that have no limit.
-  private static let unlimited = "\(isAvailable) and (name = any ($5::text[])) <> $6::boolean"
+  ///
+  /// The condition on the parameters keeps the server from reading all tasks if there are no such
+  /// names.
+  private static let unlimited = """
+    \(isAvailable) and \(isInLine) and (name = any ($5::text[])) <> $6::boolean
+      and ($6 or cardinality($5) > 0)
+    """
 
   /// The available tasks with the name in `limited`.
   private static let withLimitedName = "\(isAvailable) and name = limited.name"
@@ -147,6 +162,11 @@ extension Tables {
     (select available_date as next from steadfast_task where \(isDelayed) and queue = $1
       order by available_date limit 1)
     """
+  /// The date of the first delayed task, from `$13` on.
+  private static let firstDelayFromStart = firstDelay.replacing(
+    "queue = $1",
+    with: "queue = $1 and available_date >= $13"
+  )
 
   /// The first date after `$2` among the tasks of each priority that are due.
   ///
@@ -154,17 +174,18 @@ extension Tables {
   /// them, is ahead of the claiming process.
   private static let laterDates = """
     with recursive step (rank) as (
-      (select ~priority from steadfast_task where \(isDue) and queue = $1
+      (select ~priority from steadfast_task where \(isDue) and \(isInLine) and queue = $1
         order by queue, (~priority) limit 1)
       union all
       select next.rank from step cross join lateral (
         select ~priority as rank from steadfast_task
-        where \(isDue) and queue = $1 and (~priority) > step.rank
+        where \(isDue) and \(isInLine) and queue = $1 and (~priority) > step.rank
         order by queue, (~priority) limit 1) as next
     )
     select later.available_date from step cross join lateral (
       select available_date from steadfast_task
-      where \(isDue) and queue = $1 and (~priority) = step.rank and available_date > $2
+      where \(isDue) and \(isInLine) and queue = $1 and (~priority) = step.rank
+        and available_date > $2
       order by available_date limit 1) as later
     """
 
@@ -266,7 +287,7 @@ extension Tables {
   private static let nextFromCursors = """
     \(knownLanes)
     select min(next), case when $12::boolean then \(end) end from (
-      \(firstDelay)
+      \(firstDelayFromStart)
       union all
       (select candidate.next from room cross join lateral (
         (select available_date as next from steadfast_task
@@ -283,8 +304,13 @@ extension Tables {
   // MARK: Calls
 
   /// Sends the statement that makes delayed tasks due; ``dueTasks(in:)`` then reads the rows.
-  func sendDelays(for request: ClaimRequest) throws(PostgreSQLFailure) {
-    let values: [SQLValue] = [.text(request.queue), .date(request.now)]
+  ///
+  /// The statement makes no task due whose date is before `start`.
+  func sendDelays(
+    for request: ClaimRequest,
+    from start: Date
+  ) throws(PostgreSQLFailure) {
+    let values: [SQLValue] = [.text(request.queue), .date(request.now), .date(start)]
     try database.send(Self.passedDelays, values, isWanted: true)
   }
 
@@ -397,17 +423,20 @@ extension Tables {
 
   /// Returns the earliest date at which a task becomes available or a claim expires.
   ///
-  /// With `findsExpiry` false, this does not look for claims that expire.
+  /// With `findsExpiry` false, this does not look for claims that expire. With `start`, this does
+  /// not look for delayed tasks with earlier dates.
   static func nextDate(
     for request: ClaimRequest,
     from starts: ClaimCursors.Cursors? = nil,
+    delaysFrom start: Date? = nil,
     findsExpiry: Bool = true,
     in database: Connection
   ) throws -> Date? {
     let common = commonValues(of: request, limit: max(1, request.limit))
     let rows: Rows
     if let starts {
-      let values = common + values(of: starts, for: request) + [.flag(findsExpiry)]
+      let last: [SQLValue] = [.flag(findsExpiry), .date(start ?? earliestDate)]
+      let values = common + values(of: starts, for: request) + last
       rows = try database.rows(nextFromCursors, values)
     } else {
       let names = ClaimedNames(request)
@@ -442,7 +471,8 @@ extension Tables {
     return try database.first(
       """
       select count(*) from (
-        select name from steadfast_task where \(isDue) and queue = $1 \(inOrder) limit \(mostRead)
+        select name from steadfast_task where \(isDue) and \(isInLine) and queue = $1
+        \(inOrder) limit \(mostRead)
       ) as first where (name = any ($2::text[])) = $3
       """,
       .text(request.queue),

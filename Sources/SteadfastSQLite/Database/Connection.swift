@@ -160,8 +160,6 @@ extension Connection: TaskDatabase {
 
   deinit { unsafe sqlite3_finalize(handle) }
 
-  var isReadOnly: Bool { unsafe sqlite3_stmt_readonly(handle) != 0 }
-
   /// Sets the parameters, starting with the first one.
   ///
   /// - Returns: The result code.

@@ -27,7 +27,7 @@ enum Dialect {
 
   /// Returns a statement in SQLite's words.
   static func adapt(_ sql: String) -> String {
-    guard sql.utf8.contains(UInt8(ascii: "$")) else { return sql }
+    guard sql.contains("$") || sql.contains("/*") else { return sql }
     return adapted.withLock { adapted in
       if let known = adapted[sql] { return known }
       let words = Self.words.reduce(withoutArrays(sql)) { text, word in

@@ -42,7 +42,12 @@ enum UnixSocket {
   ///
   /// Returns a negative number if the listener was shut down.
   static func nextClient(of listener: Int32) -> Int32 {
-    let client = accept(listener, nil, nil)
+    var client = accept(listener, nil, nil)
+    // While other tests run, a signal may interrupt the call, or too many files may be open.
+    while client < 0, [EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, ECONNABORTED].contains(errno) {
+      usleep(10_000)
+      client = accept(listener, nil, nil)
+    }
     refuseSignals(client)
     return client
   }

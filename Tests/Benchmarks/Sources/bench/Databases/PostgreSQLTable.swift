@@ -94,7 +94,7 @@ final class PostgreSQLTable: RawTable {
       """
       with first as materialized (
         select id from steadfast_task
-        where is_ready and available_date = coalesce(due_date, created_date)
+        where is_ready and available_date = coalesce(due_date, created_date) and position > 0
           and queue = '' and ~priority = -1 and available_date <= now()
         order by available_date, position limit $1::bigint for update skip locked)
       update steadfast_task as task set state = 'running', lease_token = $2
