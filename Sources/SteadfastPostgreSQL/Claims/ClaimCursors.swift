@@ -70,6 +70,9 @@ struct ClaimCursors {
     mutating func advance() { (start, earlier) = (earlier, reached) }
   }
 
+  /// A date before all others.
+  static let earliestDate = Date(timeIntervalSince1970: -.infinity)
+
   /// The maximum number of known lanes without tasks.
   private static let mostEmptyLanes = 1_000
 
@@ -80,7 +83,7 @@ struct ClaimCursors {
   private var conditions: Set<TaskCondition>?
   private var mayMissTasks = false
   /// The date from which a claim looks for delayed tasks whose dates have passed.
-  private(set) var delays = Tables.earliestDate
+  private(set) var delays = Self.earliestDate
   private var lastMove = ContinuousClock.now
   private var lastScan = ContinuousClock.now
   private var scanDuration = Duration.zero
@@ -150,7 +153,7 @@ struct ClaimCursors {
     lanes = firsts.mapValues { Progress(min($0, latest)) }
     for lane in empty { lanes[lane] = Progress(latest) }
     (conditions, mayMissTasks) = (request.conditions, false)
-    delays = Tables.earliestDate
+    delays = Self.earliestDate
     (lastMove, lastScan, scanDuration) = (now, now, start.duration(to: now))
     return lanes.mapValues(\.start)
   }

@@ -111,7 +111,7 @@ final class Claimer {
     let results = try session.transactionInOneRoundTrip { tables in
       if !unreturnedTokens.isEmpty { try tables.requeueTasks(claimedWith: unreturnedTokens) }
       if unreturnedTokens.last != token { unreturnedTokens.append(token) }
-      if starts == nil { try tables.sendDelays(for: request, from: Tables.earliestDate) }
+      if starts == nil { try tables.sendDelays(for: request, from: ClaimCursors.earliestDate) }
       try tables.sendClaim(request, from: starts, token: token)
     }
     guard let rows = results.last, rows.count > 0 else {
@@ -136,7 +136,7 @@ final class Claimer {
   /// A queue makes no such request.
   private func firstCursors(ifNeededBy request: ClaimRequest) throws -> ClaimCursors.Cursors? {
     guard 1..<max(1, request.limit) ~= request.otherNames else { return nil }
-    _ = try makeTasksDue(for: request, from: Tables.earliestDate)
+    _ = try makeTasksDue(for: request, from: ClaimCursors.earliestDate)
     return try session.lookUp { try Tables.firstCursors(ofQueue: request.queue, in: $0) }
   }
 

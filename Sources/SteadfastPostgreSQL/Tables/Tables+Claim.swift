@@ -32,9 +32,6 @@ extension Tables {
   /// If the dates of more tasks have passed, the next claims make the rest due.
   static let mostDelayed = 10_000
 
-  /// A date before all others.
-  static let earliestDate = Date(timeIntervalSince1970: -.infinity)
-
   /// Makes the delayed tasks of the queue `$1` due whose available dates are from `$3` to `$2`.
   private static let passedDelays = """
     update steadfast_task set due_date = available_date where id = any (array(
@@ -435,7 +432,7 @@ extension Tables {
     let common = commonValues(of: request, limit: max(1, request.limit))
     let rows: Rows
     if let starts {
-      let last: [SQLValue] = [.flag(findsExpiry), .date(start ?? earliestDate)]
+      let last: [SQLValue] = [.flag(findsExpiry), .date(start ?? ClaimCursors.earliestDate)]
       let values = common + values(of: starts, for: request) + last
       rows = try database.rows(nextFromCursors, values)
     } else {
