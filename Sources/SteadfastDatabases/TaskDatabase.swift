@@ -5,7 +5,7 @@ package import SteadfastQueue
 /// Both stores run the same statements, which are written in PostgreSQL's SQL. SQLite's connection
 /// replaces the words that SQLite spells differently. In a statement, `/*sqlite … */` encloses what
 /// only SQLite reads, such as the name of an index. `/*-*/ … /*-*/` encloses what only PostgreSQL
-/// reads, such as a condition that keeps its planner from reading a whole table.
+/// reads, such as a condition that prevents its planner from reading a whole table.
 package protocol TaskDatabase: AnyObject {
   associatedtype ResultRow: TaskRow
 

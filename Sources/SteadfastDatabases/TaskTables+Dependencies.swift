@@ -12,7 +12,7 @@ struct AffectedTask {
 ///
 /// The article "Storing dependencies" explains the statements. If PostgreSQL planned a join while
 /// the tables are empty, the plan would read a whole table. To prevent this, each subquery has
-/// `offset 0`, which keeps PostgreSQL from merging the subquery into a join, and each update lists
+/// `offset 0`, with which PostgreSQL does not merge the subquery into a join, and each update lists
 /// the IDs of its rows. So all rows are found through an index.
 extension TaskTables {
   /// Returns the outcome of a change to a task, with the consequences for other tasks.

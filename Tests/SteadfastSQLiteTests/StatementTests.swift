@@ -87,7 +87,7 @@ struct StatementTests {
     TaskStatements.stillFailed, TaskStatements.restart, TaskStatements.leavingTasks,
     TaskStatements.succeededTwin, TaskStatements.memoryDeletion, TaskStatements.memory,
     TaskStatements.memorySize, TaskStatements.move, Tables.passedDelays, Tables.candidates,
-    Tables.candidatesWithName, Tables.firstDelay, Tables.firstLaterDate,
+    Tables.candidatesWithName, Tables.firstDelay, Tables.firstLaterDate, Tables.readyNames,
   ])
   func `no table is scanned or sorted even if SQLite has analysed few rows`(
     _ sql: String
@@ -98,7 +98,7 @@ struct StatementTests {
       _ = try await store.insert(.make(1), .make(2), .make(3))
       try analyzeTables(at: url)
       let plan = try queryPlan(of: sql, in: database(at: url))
-      // The next position is at the end of the table, and `step` is a list of ranks.
+      // The next position is at the end of the table, and `step` is a list.
       let reads = plan.filter { line in
         line.hasPrefix("SEARCH ") && line != "SEARCH step"
           && !(line == "SEARCH steadfast_task" && sql.contains("nextval"))

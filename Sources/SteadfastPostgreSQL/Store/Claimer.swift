@@ -19,15 +19,13 @@ final class Claimer {
   /// The maximum number of locked order keys that a search for expired claims waits for.
   private static let mostBusyKeys = 8
 
-  /// How often a claim that finds no available task is repeated, and the pause before.
+  /// The maximum number of times that a claim is repeated because it found no task.
   private static let mostRepetitions = 3
-  private static let pause = DispatchTimeInterval.milliseconds(5)
   /// How long claims use cursors after the last check that found a reason for it.
   private static let cursorTime = Duration.seconds(30)
 
   private let location: DatabaseLocation
   private let session: Session
-  private let pauses = DispatchSemaphore(value: 0)
   /// The interval between searches for expired claims; `nil` if claims never expire.
   private let interval: DispatchTimeInterval?
   private var nextSearch = DispatchTime.now()
@@ -68,15 +66,15 @@ final class Claimer {
 
   /// Claims tasks.
   ///
-  /// If a claim finds no task although tasks are available, other sessions are claiming them, or
-  /// are making them due. So it is repeated a few times.
+  /// If a claim finds no task although tasks are available, other sessions have locked them, to
+  /// claim them or to make them due. So this repeats the claim a few times.
   func claim(_ request: ClaimRequest) throws -> Claim {
     try endOverdueClaims()
     var claim = try claimOnce(request)
     for _ in 0..<Self.mostRepetitions {
       guard claim.tasks.isEmpty, request.limit > 0, let date = claim.nextDate, date <= request.now
       else { break }
-      _ = pauses.wait(timeout: .now() + Self.pause)
+      session.wait(milliseconds: 5)
       claim = try claimOnce(request)
     }
     return claim
@@ -309,10 +307,8 @@ final class Claimer {
 final class Extender {
   /// How long a call waits for locked tasks, unless a tenth of the lease is shorter.
   private static let patience = Duration.seconds(1)
-  private static let pause = DispatchTimeInterval.milliseconds(20)
 
   private let session: Session
-  private let pauses = DispatchSemaphore(value: 0)
 
   init(on session: Session) { self.session = session }
 
@@ -357,7 +353,7 @@ final class Extender {
             + "extended; repeat the call, as a queue does"
         )
       }
-      _ = pauses.wait(timeout: .now() + Self.pause)
+      session.wait(milliseconds: 20)
     }
   }
 }

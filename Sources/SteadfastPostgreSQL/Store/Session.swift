@@ -255,7 +255,8 @@ final class Session {
     }
   }
 
-  private func wait(milliseconds: Int) {
+  /// Blocks the thread before another try.
+  func wait(milliseconds: Int) {
     _ = pauses.wait(timeout: .now() + .milliseconds(milliseconds))
   }
 }

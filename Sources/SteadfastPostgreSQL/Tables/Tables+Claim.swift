@@ -19,11 +19,11 @@ extension Tables {
   private static let isDue = "is_ready and available_date = coalesce(due_date, created_date)"
   private static let isDelayed = "is_ready and available_date <> coalesce(due_date, created_date)"
 
-  /// A condition that holds for all tasks, and without which the server does not use the index of
-  /// all tasks that are due.
+  /// The condition of the index that sorts all tasks that are due.
   ///
-  /// A statement for one name might otherwise read that index, and all tasks with other names.
-  private static let isInLine = "position > 0"
+  /// Every position is greater than 0. Without that condition, the server might use the index for
+  /// the tasks of one name, too, and read all tasks with other names.
+  private static let isInLine = "\(isDue) and position > 0"
 
   // MARK: Delayed tasks
 
@@ -79,19 +79,20 @@ extension Tables {
     }
   }
 
-  /// The condition that a task is available, for the parameters of `values(of:)`.
-  private static let isAvailable = """
-    \(isDue) and queue = $1 and available_date <= $2 and conditions <@ $3::text[]
-    """
+  /// The condition that a task is available, for the parameters of `commonValues(of:limit:)`.
+  private static let isAvailable = "\(isDue) and \(matchesRequest)"
+
+  private static let matchesRequest =
+    "queue = $1 and available_date <= $2 and conditions <@ $3::text[]"
 
   private static let inOrder = "order by (~priority), available_date, position"
 
   /// The available tasks with names that have no limit.
   ///
-  /// The condition on the parameters keeps the server from reading all tasks if there are no such
-  /// names.
+  /// The condition on the parameters prevents the server from reading all tasks if there are no
+  /// such names.
   private static let unlimited = """
-    \(isAvailable) and \(isInLine) and (name = any ($5::text[])) <> $6::boolean
+    \(isInLine) and \(matchesRequest) and (name = any ($5::text[])) <> $6::boolean
       and ($6 or cardinality($5) > 0)
     """
 
@@ -171,56 +172,56 @@ extension Tables {
   /// them, is ahead of the claiming process.
   private static let laterDates = """
     with recursive step (rank) as (
-      (select ~priority from steadfast_task where \(isDue) and \(isInLine) and queue = $1
+      (select ~priority from steadfast_task where \(isInLine) and queue = $1
         order by queue, (~priority) limit 1)
       union all
       select next.rank from step cross join lateral (
         select ~priority as rank from steadfast_task
-        where \(isDue) and \(isInLine) and queue = $1 and (~priority) > step.rank
+        where \(isInLine) and queue = $1 and (~priority) > step.rank
         order by queue, (~priority) limit 1) as next
     )
     select later.available_date from step cross join lateral (
       select available_date from steadfast_task
-      where \(isDue) and \(isInLine) and queue = $1 and (~priority) = step.rank
+      where \(isInLine) and queue = $1 and (~priority) = step.rank
         and available_date > $2
       order by available_date limit 1) as later
     """
 
-  /// Finds the earliest date at which a task becomes available.
+  /// Returns the statement that finds the earliest date at which a task becomes available.
   ///
   /// If available tasks exist, which other sessions have locked, the date is `$2`, the date of the
-  /// request.
-  private static let next = """
+  /// request. `others` finds such tasks with limited names.
+  private static func nextDateStatement(or others: String = "") -> String {
+    """
     select min(next), \(end) from (
       \(firstDelay)
       union all
       (\(laterDates))
       union all
       (select $2::timestamptz from steadfast_task where $4::bigint > 0 and \(unlimited) limit 1)
+      \(others)
     ) as first
     """
+  }
+
+  private static let next = nextDateStatement()
 
   private static let nextWithLimits = """
     with \(limitedNames)
-    select min(next), \(end) from (
-      \(firstDelay)
-      union all
-      (\(laterDates))
-      union all
-      (select $2 from steadfast_task where $4::bigint > 0 and \(unlimited) limit 1)
+    \(nextDateStatement(or: """
       union all
       (select $2 from limited cross join lateral (
         select 1 from steadfast_task where \(withLimitedName) limit 1) as candidate limit 1)
-    ) as first
+      """))
     """
 
   // MARK: Claims from cursors
 
-  /// Returns a `with` clause that finds the lanes of the queue `$1`, and the first task in each.
+  /// Selects the lanes of the queue `$1`, and a cursor at the first task of each.
   ///
   /// Priorities are inverted so that all columns of the index ascend. So the condition that a row
   /// is greater than another row corresponds to a range of the index.
-  private static let lanes = """
+  private static let firstCursors = """
     with recursive lane (name, rank, date, place) as (
       (select name, ~priority, available_date, position from steadfast_task
         where \(isDue) and queue = $1
@@ -231,9 +232,8 @@ extension Tables {
         where \(isDue) and queue = $1 and (task.name, ~task.priority) > (lane.name, lane.rank)
         order by task.queue, task.name, (~task.priority), available_date, position limit 1) as step
     )
+    select * from lane
     """
-
-  private static let firstCursors = lanes + "\nselect * from lane"
 
   /// The lanes, each with a cursor, and the number of tasks that the claim may take in each.
   private static let knownLanes = """
@@ -459,7 +459,7 @@ extension Tables {
     ) { $0.integer(0) } ?? 0
   }
 
-  /// The number of tasks of which ``skippedCount(by:in:)`` reads the names.
+  /// The number of tasks whose names ``skippedCount(by:in:)`` reads.
   private static let mostRead = 1_000
 
   /// Returns how many of the first tasks a claim must skip because of their names.
@@ -468,7 +468,7 @@ extension Tables {
     return try database.first(
       """
       select count(*) from (
-        select name from steadfast_task where \(isDue) and \(isInLine) and queue = $1
+        select name from steadfast_task where \(isInLine) and queue = $1
         \(inOrder) limit \(mostRead)
       ) as first where (name = any ($2::text[])) = $3
       """,

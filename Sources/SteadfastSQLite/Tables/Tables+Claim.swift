@@ -94,7 +94,7 @@ extension Tables {
   /// If the dates of more tasks have passed, the next claims make the rest due.
   private static let mostDelayed = 10_000
 
-  /// The smallest rank, and so the rank of a condition that all tasks meet that are due.
+  /// The smallest rank: each task that is due has this rank or a greater one.
   private static let leastRank = "-9223372036854775808"
 
   private static let readyTasks = "steadfast_task indexed by steadfast_ready where is_ready"
@@ -201,26 +201,22 @@ extension Tables {
     select \(Connection.columns), seq from steadfast_task where seq = ?1
     """
 
+  static let readyNames = """
+    with recursive step (name) as (
+      select (select name from \(readyTasksByName) and queue = ?1 order by name limit 1)
+      union all
+      select (select name from \(readyTasksByName) and queue = ?1 and name > step.name
+        order by name limit 1)
+      from step where step.name is not null
+    )
+    select name from step where name is not null
+    """
+
   /// Returns the names for which a request has room.
   private func names(for request: ClaimRequest) throws -> [String] {
     guard request.otherNames > 0 else { return request.names.filter { $0.value > 0 }.map(\.key) }
-    var names: [String] = []
-    var last = try database.first(
-      "select name from \(Self.readyTasksByName) and queue = ?1 order by name limit 1",
-      .text(request.queue)
-    ) { $0.text(0) }
-    while let name = last {
-      if request.room(for: name) > 0 { names.append(name) }
-      last = try database.first(
-        """
-        select name from \(Self.readyTasksByName) and queue = ?1 and name > ?2
-        order by name limit 1
-        """,
-        .text(request.queue),
-        .text(name)
-      ) { $0.text(0) }
-    }
-    return names
+    return try database.allRows(Self.readyNames, .text(request.queue)) { $0.text(0) }
+      .filter { request.room(for: $0) > 0 }
   }
 
   static let firstDelay = """
