@@ -71,6 +71,36 @@ struct SessionTests {
     }
   }
 
+  @Test func `a transaction in one round trip stores all of its statements, or none`() async throws
+  {
+    try await withTables { tables in
+      let session = try await openSession(on: tables)
+      func store(_ names: String..., then body: (Connection) throws -> Void = { _ in }) throws {
+        _ = try session.transactionInOneRoundTrip(isDurable: true) { tables in
+          tables.hasChanged = true
+          for name in names {
+            try tables.database.send("insert into steadfast_value values ($1, '')", .text(name))
+          }
+          try body(tables.database)
+        }
+      }
+      try store("a", "b")
+      #expect(throws: PostgreSQLFailure.self) {
+        try store("c") { try $0.send("select 1 / $1::integer", [.bytes([0, 0, 0, 0])]) }
+      }
+      // The statements were sent, but the server may not commit them.
+      let failure = #expect(throws: PostgreSQLFailure.self) {
+        try store("d") { database in
+          database.mostBytes = 0
+          try database.send("select $1::bytea", .bytes([7]))
+        }
+      }
+      #expect(failure?.state == "54000")
+      try store("e")
+      #expect(try valueNames(in: tables) == ["a", "b", "e"])
+    }
+  }
+
   @Test(arguments: ["26000", "42P05"])
   func `a conflict of prepared statements is reported as a pooler that switches sessions`(
     _ state: String

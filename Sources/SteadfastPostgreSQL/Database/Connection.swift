@@ -246,7 +246,9 @@ import SystemC
 
   /// Returns a failure that says whether the connection is unusable now.
   private func failureWithCurrentState(_ failure: PostgreSQLFailure) -> PostgreSQLFailure {
-    PostgreSQLFailure(state: failure.state, text: failure.text, isConnectionLost: isLost)
+    var failure = failure
+    failure.isConnectionLost = isLost
+    return failure
   }
 
   // MARK: Notifications
@@ -305,6 +307,8 @@ struct PostgreSQLFailure: Error, Equatable {
   /// The five characters of SQLSTATE; empty if libpq itself has failed.
   let state: String
   let text: String
+  /// The name of the constraint that a change would violate; empty if there is none.
+  var constraint = ""
   /// Whether the connection is unusable.
   var isConnectionLost = false
 
@@ -320,7 +324,17 @@ struct PostgreSQLFailure: Error, Equatable {
   /// Whether the transaction collided with another one, and may succeed if it is repeated at once.
   ///
   /// For example, another session has inserted the same key, or there was a deadlock.
-  var isCollision: Bool { ["23505", "23503", "40001", "40P01"].contains(state) }
+  var isCollision: Bool {
+    ["23505", "23503", "40001", "40P01"].contains(state) && !isMismatch
+  }
+
+  /// Whether a plain change can't be made as it was sent.
+  ///
+  /// The statement divided by zero because it changed too few rows, or would add a second task with
+  /// the same ID.
+  var isMismatch: Bool {
+    state == "22012" || state == "23505" && constraint.hasSuffix("_task_pkey")
+  }
 
   /// Whether the server is unavailable, is starting or stopping, or has no capacity for the call.
   var isTemporary: Bool {

@@ -27,12 +27,16 @@ import SystemFoundation
 
   /// The server's error for the statement, which failed.
   var failure: PostgreSQLFailure {
-    let field = Int32(UInt8(ascii: "C"))
-    let state = unsafe PQresultErrorField(result, field).map { unsafe String(cString: $0) }
-    return PostgreSQLFailure(
-      state: state ?? "",
-      text: unsafe String(cString: PQresultErrorMessage(result))
+    PostgreSQLFailure(
+      state: errorField("C"),
+      text: unsafe String(cString: PQresultErrorMessage(result)),
+      constraint: errorField("n")
     )
+  }
+
+  /// Returns a field of the server's error; empty if the error doesn't have the field.
+  private func errorField(_ code: Unicode.Scalar) -> String {
+    unsafe PQresultErrorField(result, Int32(code.value)).map { unsafe String(cString: $0) } ?? ""
   }
 
   subscript(row: Int) -> Row { Row(rows: self, number: Int32(row)) }

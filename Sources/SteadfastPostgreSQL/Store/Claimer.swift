@@ -106,8 +106,9 @@ final class Claimer {
   ) throws -> [(task: ClaimedTask, position: Int)] {
     // A random number distinguishes this claim from all others, so no counter is stored.
     let token = UInt64.random(in: 1...UInt64(Int64.max))
-    let results = try session.transactionInOneRoundTrip { tables in
-      if !unreturnedTokens.isEmpty { try tables.requeueTasks(claimedWith: unreturnedTokens) }
+    let results = try session.transactionInOneRoundTrip(isDurable: false, isRepeatable: true) {
+      tables in
+      if !unreturnedTokens.isEmpty { try requeueUnreturnedTasks(of: tables) }
       if unreturnedTokens.last != token { unreturnedTokens.append(token) }
       if starts == nil { try tables.sendDelays(for: request, from: ClaimCursors.earliestDate) }
       try tables.sendClaim(request, from: starts, token: token)
@@ -124,6 +125,14 @@ final class Claimer {
     }
     unreturnedTokens = []
     return tasks
+  }
+
+  /// Makes available the tasks whose claims were stored, but could not be returned.
+  private func requeueUnreturnedTasks(of tables: Tables) throws {
+    try tables.database.send("begin")
+    try tables.requeueTasks(claimedWith: unreturnedTokens)
+    try tables.database.send("commit")
+    try tables.database.flush()
   }
 
   // MARK: Cursors
@@ -169,7 +178,8 @@ final class Claimer {
     from start: Date
   ) throws -> [(lane: ClaimCursors.Lane, date: Date)] {
     do {
-      let results = try session.transactionInOneRoundTrip { tables in
+      let results = try session.transactionInOneRoundTrip(isDurable: false, isRepeatable: true) {
+        tables in
         try tables.sendDelays(for: request, from: start)
       }
       return results.last.map(Tables.dueTasks) ?? []

@@ -169,30 +169,40 @@ final class Session {
         rollBack(on: tables.database)
         throw error
       }
-      try commit(tables, isRepeatable: isRepeatable)
+      try commit(tables, isExplicit: true, isRepeatable: isRepeatable)
       return success
     }
   }
 
-  /// Sends the changes of `body` together with the commit, so that a transaction costs one round
-  /// trip.
+  /// Makes the changes of `body` in a transaction that costs one round trip.
   ///
-  /// This retries the transaction if it collides with another one, or if the connection is lost. If
-  /// the connection is lost during the commit, the transaction may have been stored: when `body` is
-  /// called again, it must undo the earlier changes.
+  /// `body` must only send statements. Because they arrive together, the server performs them in one
+  /// transaction without being told to begin and to commit.
+  ///
+  /// Retries like ``transaction(isDurable:isRepeatable:_:)``. With `isRepeatable`, the transaction
+  /// may have been stored already when `body` is called again.
   ///
   /// - Returns: The results that `body` needs.
-  func transactionInOneRoundTrip(_ body: (Tables) throws -> Void) throws -> [Rows] {
+  func transactionInOneRoundTrip(
+    isDurable: Bool,
+    isRepeatable: Bool = false,
+    _ body: (Tables) throws -> Void
+  ) throws -> [Rows] {
     try retrying { tables in
+      tables.hasChanged = false
+      tables.hasFreedOthers = false
       do {
-        try begin(tables.database, isDurable: false)
+        try setClock(of: tables.database)
+        if !isDurable {
+          try tables.database.send("select set_config('synchronous_commit', 'off', true)")
+        }
         try body(tables)
-        try tables.database.send("commit")
-        return try tables.database.flush()
       } catch {
-        rollBack(on: tables.database)
+        // The server would commit the statements that were sent. Without a connection, it doesn't.
+        self.tables = nil
         throw error
       }
+      return try commit(tables, isExplicit: false, isRepeatable: isRepeatable)
     }
   }
 
@@ -270,7 +280,17 @@ extension Session {
   ///
   /// The row can be written only on the session that holds the lock. With a pooler that gives each
   /// transaction another session, the row would prove nothing.
-  func commit(_ tables: Tables, isRepeatable: Bool) throws {
+  ///
+  /// - Parameters:
+  ///   - tables: The tables.
+  ///   - isExplicit: Whether the transaction has begun with a statement. If not, the server commits
+  ///     all statements that arrive together.
+  ///   - isRepeatable: Whether the transaction may be repeated even if it was stored.
+  /// - Returns: The results that the statements sent so far need; none if the response was lost.
+  /// - Throws: The failure of a statement or of the commit, or
+  ///   ``PostgreSQLError/Code/outcomeUnknown``.
+  @discardableResult
+  func commit(_ tables: Tables, isExplicit: Bool, isRepeatable: Bool) throws -> [Rows] {
     let database = tables.database
     do throws(PostgreSQLFailure) {
       if tables.hasChanged {
@@ -289,16 +309,18 @@ extension Session {
           .integer(storedRequestNumber)
         )
       }
-      try database.send("commit")
-      try database.flush()
+      if isExplicit { try database.send("commit") }
+      let results = try database.flush()
       if tables.hasChanged { storedRequestNumber = requestNumber }
+      return results
     } catch  where error.isConnectionLost {
       guard !isRepeatable, try wasLastTransactionStored(hasNoRow: !tables.hasChanged) else {
         throw error
       }
       if tables.hasChanged { storedRequestNumber = requestNumber }
+      return []
     } catch {
-      rollBack(on: database)
+      if isExplicit { rollBack(on: database) }
       throw error.state == "23502" ? location.pooledSessionError(because: error.reason) : error
     }
   }

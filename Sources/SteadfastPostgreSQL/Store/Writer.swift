@@ -73,7 +73,7 @@ final class Writer {
   private func performInOneTransaction(_ jobs: [StoreJob]) {
     guard !jobs.isEmpty else { return }
     do {
-      let outcomes = try store(BatchGroup(jobs.map(\.batch)), for: jobs) { try $0.apply($1) }
+      let outcomes = try store(BatchGroup(jobs.map(\.batch)), for: jobs)
       for (job, outcomes) in zip(jobs, outcomes) {
         finish(job, with: .success(.outcomes(outcomes)))
       }
@@ -112,7 +112,7 @@ final class Writer {
         continue
       }
       let result = Result {
-        try store(BatchGroup([job.batch]), for: [job]) { try $0.apply($1) }
+        try store(BatchGroup([job.batch]), for: [job])
       }
       switch result {
       case .success(let outcomes): finish(job, with: .success(.outcomes(outcomes[0])))
@@ -135,6 +135,27 @@ final class Writer {
     }
   }
 
+  /// Stores the changes of a group in one transaction.
+  private func store(_ group: BatchGroup, for jobs: [StoreJob]) throws -> [[ChangeOutcome]] {
+    guard !isClosed else { throw location.closedError }
+    let isCareful = carefulGroupCount > 0 && group.namesLeases
+    if isCareful { carefulGroupCount -= 1 }
+    guard !isCareful, let plain = group.plainChanges() else {
+      return try store(group, for: jobs) { try $0.apply($1) }
+    }
+    do {
+      _ = try session.transactionInOneRoundTrip(isDurable: jobs.contains(where: \.isDurable)) {
+        $0.hasChanged = true
+        try $0.send(plain)
+      }
+    } catch let failure as PostgreSQLFailure where failure.isMismatch {
+      carefulGroupCount = Self.mostCarefulGroups
+      return try store(group, for: jobs) { try $0.apply($1) }
+    }
+    announce(group, hasFreedOthers: false)
+    return group.batches.map { $0.map { _ in .done } }
+  }
+
   /// Stores the changes of a group in one transaction, and returns the result of `body`.
   ///
   /// The transaction starts again with more locks each time that the changes turn out to affect
@@ -146,10 +167,6 @@ final class Writer {
   ) throws -> Success {
     guard !isClosed else { throw location.closedError }
     var group = group
-    if carefulGroupCount > 0, group.namesLeases {
-      carefulGroupCount -= 1
-      group.isCareful = true
-    }
     while true {
       do {
         let isDurable = jobs.contains(where: \.isDurable)
@@ -157,20 +174,20 @@ final class Writer {
           tables.hasChanged = true
           return (try body(tables, group), tables.hasFreedOthers)
         }
-        freedTasks.record(group, hasFreedOthers: hasFreed)
-        if group.concernsOtherQueues || hasFreed { hints?.notifyOtherStores() }
+        announce(group, hasFreedOthers: hasFreed)
         return success
-      } catch let failure as PostgreSQLFailure
-        where failure.state == Tables.mismatch && !group.isCareful
-      {
-        group.isCareful = true
-        carefulGroupCount = Self.mostCarefulGroups
       } catch let error as MissingLocksError {
         group.others = error.tasks
       } catch let error as NotPlainError {
         group.notPlain.formUnion(error.tasks)
       }
     }
+  }
+
+  /// Announces stored changes to the claims of this store and of others.
+  private func announce(_ group: BatchGroup, hasFreedOthers: Bool) {
+    freedTasks.record(group, hasFreedOthers: hasFreedOthers)
+    if group.concernsOtherQueues || hasFreedOthers { hints?.notifyOtherStores() }
   }
 
   /// Returns whether an error may concern only one of the calls in a transaction.

@@ -153,9 +153,9 @@ final class Proxy: Sendable {
       let count = unsafe recv(link.server, &bytes, bytes.count, 0)
       guard count > 0 else { return link.end() }
       if link.isCut.withLock({ $0 }) {
-        // The server is ready for another statement, so it has committed.
-        let ready: [UInt8] = [UInt8(ascii: "Z"), 0, 0, 0, 5, UInt8(ascii: "I")]
-        if bytes[..<count].suffix(6).elementsEqual(ready) { return link.end() }
+        // The server is ready for another statement, so it has committed if it was to commit.
+        let ready: [UInt8] = [UInt8(ascii: "Z"), 0, 0, 0, 5]
+        if bytes[..<count].suffix(6).starts(with: ready) { return link.end() }
         continue
       }
       if let version = state.withLock({ $0.version }),
@@ -228,8 +228,11 @@ func withProxy(_ body: (Proxy, TestTables) async throws -> Void) async throws {
 struct CallReader {
   private var pending: [UInt8] = []
   private var hasStarted = false
-  /// The name of the prepared statement that commits, with its terminating zero.
-  private var name: [UInt8]?
+  /// The names of the prepared statements that only a transaction with changes has, each with its
+  /// terminating zero.
+  private var names: Set<[UInt8]> = []
+  /// Whether such a statement was sent since the last message after which the server commits.
+  private var willCommit = false
   private var statements: [String] = []
   private var scripts: [String] = []
 
@@ -245,7 +248,10 @@ struct CallReader {
     return scripts
   }
 
-  /// Returns whether these bytes contain or complete a message that is a commit.
+  /// Returns whether these bytes contain or complete a message after which the server commits.
+  ///
+  /// That is the message "Sync", if the statements before it include a commit, or one of the
+  /// statements that a transaction in one round trip has in its place.
   mutating func read(_ bytes: ArraySlice<UInt8>) -> Bool {
     pending += bytes
     var isFound = false
@@ -259,12 +265,18 @@ struct CallReader {
       // portal, and then the name of the statement.
       if kind == UInt8(ascii: "P"), let end = body.firstIndex(of: 0) {
         let text = String(decoding: body[(end + 1)...].prefix { $0 != 0 }, as: UTF8.self)
-        if text == "commit" { name = Array(body[...end]) } else { statements.append(text) }
+        if text != "commit" { statements.append(text) }
+        if text == "commit" || text.contains("_request\n") || text.contains("synchronous_commit'") {
+          names.insert(Array(body[...end]))
+        }
       }
-      if kind == UInt8(ascii: "B"), let name, let end = body.firstIndex(of: 0),
-        body[(end + 1)...].starts(with: name)
-      {
-        isFound = true
+      if kind == UInt8(ascii: "B"), let end = body.firstIndex(of: 0) {
+        let rest = body[(end + 1)...]
+        if names.contains(Array(rest.prefix { $0 != 0 } + [0])) { willCommit = true }
+      }
+      if kind == UInt8(ascii: "S") {
+        isFound = isFound || willCommit
+        willCommit = false
       }
     }
     return isFound
