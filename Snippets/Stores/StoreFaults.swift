@@ -67,7 +67,7 @@ try await withVirtualTime { time in
   let store = FaultInjectingStore()
   let queue = TaskQueue(persistence: store, clock: time.clock)
   // snippet.transient
-  store.inject(.transientError, .afterEffect, times: 3) { $0.kind == .apply }
+  store.inject(.transientError, times: 3) { $0.kind == .apply }
   store.cutOff(throwing: TransientFault())
   // snippet.end
   async let task = queue.enqueue(Upload(name: "late.mov"))

@@ -17,6 +17,36 @@ struct PostgreSQLConnectingTests {
     #expect(error?.isTransient == false)
   }
 
+  @Test func `opening a queue throws at once if the folder of the server's socket is missing`()
+    async throws
+  {
+    let queue = TaskQueue(
+      persistence: PostgreSQLStore("host=/nowhere dbname=app"),
+      configuration: TaskQueueConfiguration(storeTimeout: .seconds(86_400))
+    )
+    let error = await #expect(throws: PostgreSQLError.self) { try await queue.open() }
+    #expect(error?.code == .unreachable && error?.isProbablyLasting == true)
+    #expect(error?.message.contains("/nowhere") == true)
+  }
+
+  @Test(arguments: [
+    ("could not translate host name \"databse\" to address: Name or service not known", true),
+    ("connection to server at \"db\" (10.0.0.1), port 5432 failed: Connection refused", false),
+    (
+      "connection to server on socket \"/tmp/.s.PGSQL.5432\" failed: No such file or directory",
+      false
+    ),
+  ])
+  func `a host without an address is probably a mistake, but not a host that is down`(
+    text: String,
+    isProbablyLasting: Bool
+  ) throws {
+    let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
+    let error = DatabaseLocation("host=/tmp dbname=app").connectError(for: failure)
+    #expect(error.code == .unreachable && error.isTransient)
+    #expect(error.isProbablyLasting == isProbablyLasting)
+  }
+
   @Test(arguments: [
     "FATAL:  password authentication failed for user \"x\"", "no password supplied",
   ])

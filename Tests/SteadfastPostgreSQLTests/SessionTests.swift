@@ -234,6 +234,28 @@ struct SessionTests {
     }
   }
 
+  @Test func `looking up a commit waits for the server until the store stops waiting`() async throws
+  {
+    try await withProxy { proxy, tables in
+      let lookUps = Log<Int>()
+      let stop = Log<StopFlag>()
+      let session = try await openSession(on: tables) { isFirst in
+        guard !isFirst else { return }
+        lookUps.add(1)
+        if lookUps.count == 12 { stop.entries[0].set() }
+        throw PostgreSQLFailure(state: "08006", text: "FATAL:  gone", isConnectionLost: true)
+      }
+      stop.add(session.location.stop)
+      try storeValue(named: "a", on: session)
+      proxy.planCuts([.after])
+      let error = #expect(throws: PostgreSQLError.self) { try storeValue(named: "b", on: session) }
+      #expect(error?.code == .outcomeUnknown && error?.isTransient == false)
+      // These look-ups take longer than the server may be away for any other call.
+      #expect(lookUps.count == 12)
+      #expect(try valueNames(in: tables) == ["a", "b"])
+    }
+  }
+
   @Test func `looking up a commit waits until the session's lock is free`()
     async throws
   {

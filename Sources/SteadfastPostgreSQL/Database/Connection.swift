@@ -1,6 +1,7 @@
 #if PostgreSQL
 import SteadfastDatabases
 import SteadfastQueue
+import Synchronization
 import SystemPostgreSQL
 import SystemC
 
@@ -19,6 +20,8 @@ import SystemC
 
   private let handle: OpaquePointer
   private let substitutions: Substitutions
+  /// Whether to stop waiting for a response.
+  private let stop: StopFlag
   /// The names of the prepared statements, by their SQL.
   private var names: [StatementText: String] = [:]
   private var nameCount = 0
@@ -42,7 +45,8 @@ import SystemC
   /// Connects; the `connect_timeout` of the parameters applies to each host separately.
   init(
     _ parameters: [(name: String, value: String)],
-    _ substitutions: Substitutions = Substitutions()
+    _ substitutions: Substitutions = Substitutions(),
+    _ stop: StopFlag = StopFlag()
   )
     throws(PostgreSQLFailure)
   {
@@ -51,6 +55,7 @@ import SystemC
     }
     unsafe self.handle = handle
     self.substitutions = substitutions
+    self.stop = stop
     guard unsafe PQstatus(handle) == CONNECTION_OK else { throw failure() }
     unsafe PQsetNoticeProcessor(handle, { _, _ in }, nil)
     guard unsafe PQenterPipelineMode(handle) == 1 else { throw failure() }
@@ -217,7 +222,14 @@ import SystemC
 
   private func waitForInput() throws(PostgreSQLFailure) {
     var file = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-    switch unsafe poll(&file, 1, patience) {
+    // Wait for up to a second at a time, to notice when to stop.
+    var left = patience
+    var result: Int32 = 0
+    while result == 0, left > 0 {
+      result = unsafe poll(&file, 1, min(left, 1_000))
+      left = stop.isSet ? 0 : left - 1_000
+    }
+    switch result {
     case 0:
       isOutOfSync = true
       throw PostgreSQLFailure(
@@ -300,6 +312,14 @@ extension Rows {
   func map<Value>(_ read: (Row) throws -> Value) rethrows -> [Value] {
     try (0..<count).map { try read(self[$0]) }
   }
+}
+
+/// A flag that is set once, from any thread.
+final class StopFlag: Sendable {
+  private let flag = Atomic(false)
+
+  var isSet: Bool { flag.load(ordering: .relaxed) }
+  func set() { flag.store(true, ordering: .relaxed) }
 }
 
 /// The error of libpq or of the server for a failed call.

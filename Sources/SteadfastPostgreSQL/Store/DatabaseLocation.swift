@@ -21,6 +21,10 @@ struct DatabaseLocation: Sendable {
   let clockOffset: (@Sendable () -> Duration)?
   /// In tests, whether claims use cursors even if there are few dead rows.
   let alwaysKeepsCursors: Bool
+  /// Whether the queue needs the results of calls at once.
+  let stop = StopFlag()
+  /// Whether the store is being closed.
+  let close = StopFlag()
 
   init(
     _ string: String,
@@ -45,6 +49,14 @@ struct DatabaseLocation: Sendable {
 
   /// Whether the connection string names several hosts, which can replace each other.
   var hasSeveralHosts: Bool { (try? connection.get().hasSeveralHosts) ?? false }
+
+  /// Whether the only host is a folder for sockets that does not exist.
+  private var isFolderMissing: Bool {
+    guard !hasSeveralHosts, let parameters = try? connection.get().parameters,
+      let host = parameters.first(where: { $0.name == "host" })?.value, host.hasPrefix("/")
+    else { return false }
+    return !FileManager.default.fileExists(atPath: host)
+  }
 
   /// A description of the tables for messages.
   var tables: String { "the tables \(schema.map { "\($0)." } ?? "")\(prefix)_… in \(name)" }
@@ -238,7 +250,10 @@ struct DatabaseLocation: Sendable {
     func mentions(_ words: String...) -> Bool { words.contains { text.contains($0) } }
     // libpq indents further lines, which give advice or report other hosts.
     let reason = text.split { $0.isNewline || $0 == "\t" }.joined(separator: "; ")
-    let unreachable = PostgreSQLError(.unreachable, "\(name) can't be reached: \(reason)")
+    var unreachable = PostgreSQLError(.unreachable, "\(name) can't be reached: \(reason)")
+    unreachable.isProbablyLasting =
+      mentions("could not translate host name")
+      || (mentions("No such file or directory") && isFolderMissing)
     // The server, a database and a role each have a limit.
     if mentions("too many connections", "too many clients") { return unreachable }
     if mentions("database \"") && mentions("does not exist") {

@@ -74,7 +74,8 @@ public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
     /// The connection was lost while a call was being stored, and the store can't find out whether
     /// it was stored.
     ///
-    /// A queue retries the call.
+    /// The store looks for the answer until the server is available, or until the queue or the
+    /// store ends. A queue does not retry the call: its run ends.
     public static let outcomeUnknown = Code("outcomeUnknown")
     /// The server has no space left.
     ///
@@ -108,7 +109,10 @@ public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
   }
 
   /// Whether the same call may succeed later.
-  public var isTransient: Bool { [.unreachable, .busy, .outcomeUnknown].contains(code) }
+  public var isTransient: Bool { [.unreachable, .busy].contains(code) }
+
+  /// Whether the connection string is probably wrong: no host has its name, or no folder its path.
+  public internal(set) var isProbablyLasting = false
 
   /// The message.
   public var description: String { message }

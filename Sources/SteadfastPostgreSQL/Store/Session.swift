@@ -14,9 +14,6 @@ import SteadfastQueue
 final class Session {
   /// How long a call waits for an unavailable server before the call fails.
   private static let patience = DispatchTimeInterval.seconds(2)
-  /// How long a call whose outcome is unknown waits for an unavailable server before the call
-  /// fails.
-  static let longPatience = DispatchTimeInterval.seconds(60)
   private static let mostCollisions = 100
 
   let location: DatabaseLocation
@@ -82,7 +79,7 @@ final class Session {
     let parameters = try location.connection.get().parameters
     let database: Connection
     do throws(PostgreSQLFailure) {
-      database = try Connection(parameters, substitutions)
+      database = try Connection(parameters, substitutions, location.stop)
     } catch {
       throw makingTransientIfPrimaryMayReturn(location.connectError(for: error))
     }
@@ -176,8 +173,8 @@ final class Session {
 
   /// Makes the changes of `body` in a transaction that costs one round trip.
   ///
-  /// `body` must only send statements. Because they arrive together, the server performs them in one
-  /// transaction without being told to begin and to commit.
+  /// `body` must only send statements. Because they arrive together, the server performs them in
+  /// one transaction without being told to begin and to commit.
   ///
   /// Retries like ``transaction(isDurable:isRepeatable:_:)``. With `isRepeatable`, the transaction
   /// may have been stored already when `body` is called again.
@@ -232,13 +229,16 @@ final class Session {
 
   /// Calls `body`, and calls it again after a collision or a lost connection.
   ///
-  /// With `waitsForLocks`, `body` is also called again after it waited too long for a lock.
+  /// If `patience` is `nil`, this waits for an unavailable server until the queue or the store
+  /// ends, and also if `body` waited too long for a lock.
   func retrying<Success>(
-    for patience: DispatchTimeInterval = patience,
-    waitsForLocks: Bool = false,
+    for patience: DispatchTimeInterval? = patience,
     _ body: (Tables) throws -> Success
   ) throws -> Success {
-    let end = DispatchTime.now() + patience
+    let end = patience.map { DispatchTime.now() + $0 }
+    func mayWait() -> Bool {
+      end.map { DispatchTime.now() < $0 } ?? !(location.stop.isSet || location.close.isSet)
+    }
     var collisions = 0
     var pause = 10
     while true {
@@ -247,10 +247,10 @@ final class Session {
       } catch let failure as PostgreSQLFailure {
         if failure.isConnectionLost || failure.isReadOnly {
           tables = nil
-          guard DispatchTime.now() < end else { throw failure }
+          guard mayWait() else { throw failure }
           wait(milliseconds: pause)
           pause = min(pause * 2, 500)
-        } else if waitsForLocks, failure.state == "55P03", DispatchTime.now() < end {
+        } else if patience == nil, failure.state == "55P03", mayWait() {
           wait(milliseconds: pause)
         } else {
           guard failure.isCollision, collisions < Self.mostCollisions else { throw failure }
@@ -258,7 +258,7 @@ final class Session {
           wait(milliseconds: Int.random(in: 0...min(collisions, 20)))
         }
       } catch let error as PostgreSQLError where error.code == .unreachable {
-        guard DispatchTime.now() < end else { throw error }
+        guard mayWait(), hasConnected || !error.isProbablyLasting else { throw error }
         wait(milliseconds: pause)
         pause = min(pause * 2, 500)
       }
@@ -327,14 +327,15 @@ extension Session {
 
   /// Returns whether the last transaction was stored, as the row of that transaction shows.
   ///
-  /// A transaction without changes has no row, and counts as stored.
+  /// A transaction without changes has no row, and counts as stored. While the server is
+  /// unavailable, this waits: without the answer, the queue can't go on.
   ///
   /// - Throws: ``PostgreSQLError/Code/outcomeUnknown`` if the row can't be read.
   private func wasLastTransactionStored(hasNoRow: Bool) throws(PostgreSQLError) -> Bool {
     guard !hasNoRow else { return true }
     tables = nil
     do {
-      return try retrying(for: Self.longPatience, waitsForLocks: true) { tables in
+      return try retrying(for: nil) { tables in
         // The row may exist before the standbys have it. The commit of this update waits for the
         // standbys.
         try tables.database.run(

@@ -64,6 +64,7 @@ final class StoreCore: StoreCalls {
     }
     try startThreads()
     if call.endsStore {
+      location.close.set()
       opening.recordLastCall()
       endOthers()
     }

@@ -6,11 +6,18 @@ package protocol UnsharedStore: Persistence {
   var use: (any StoreUse)? { get }
   /// Whether calls may fail temporarily because another program blocks the store.
   var hasTransientErrors: Bool { get }
+
+  /// Ends the waits of calls for a server that does not respond, from now on.
+  ///
+  /// A queue calls this when the time for its shutdown has passed.
+  func stopWaiting()
 }
 
 extension UnsharedStore {
   /// `false`: no other program blocks the store.
   package var hasTransientErrors: Bool { false }
+  /// Does nothing.
+  package func stopWaiting() {}
 }
 
 /// A record of which queue runs on a store.

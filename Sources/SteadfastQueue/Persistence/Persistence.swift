@@ -59,10 +59,10 @@
 ///     value, the task wakes at once.
 /// 12. **An insertion can be sent again.** If the task is already in the store
 ///     (``TaskRecord/isStored(as:)``), the outcome is ``ChangeOutcome/done``, and nothing changes.
-///     A queue sends an insertion again after a transient error of the store
-///     (``PersistenceError``).
 /// 13. **A call completes even if it is cancelled.** The result of an attempt must be stored even
 ///     if the attempt, and with it the Swift task that makes the call, was cancelled.
+/// 14. **A transient error means that nothing was stored** (``PersistenceError``). A queue makes
+///     the call again, and takes its outcomes as those of the only call.
 ///
 /// ## What a store is given
 ///
@@ -270,32 +270,37 @@ extension Persistence {
 /// ## What a store promises with a transient error
 ///
 /// - The same call may succeed a little later, without any intervention.
-/// - The call may have been carried out, for example if the connection broke before the response
-///   arrived. So a repeated call has these results:
-///   - An insertion whose task is in the store has the outcome ``ChangeOutcome/done``, and changes
-///     nothing (``TaskRecord/isStored(as:)``).
-///   - A change that names a lease is ``ChangeOutcome/stale`` if it was stored the first time, and
-///     ended the claim. The queue looks up the task to find out what happened.
-///   - A batch that compares a value (``TaskChange/setValue(named:from:to:)``) is not sent again,
-///     because the comparison would fail. Its caller gets the error.
-/// - In a store that one queue uses, a claim that throws has handed out nothing. In a store that
-///   several queues share, a claim that throws may have leased tasks. They are handed out again
-///   when their leases have expired.
+/// - The call has stored nothing. So the queue can make it again, and knows what the outcomes mean.
+///   There are two exceptions: some of the claims that a batch extends may be extended
+///   (``TaskChange/extend(_:for:)``), and in a store that several queues share, a claim may have
+///   leased tasks. They are handed out again when their leases have expired.
+///
+/// If a connection breaks before the response arrives, a store must find out what happened. For
+/// example, it stores a number with each batch, and looks for the number on its next connection. If
+/// it finds that the batch was stored, it returns the outcomes. If it can't find out, it throws an
+/// error that is not transient.
 ///
 /// If a caller is cancelled while the queue waits to repeat the call, the caller gets the store's
-/// error, and does not know whether the call was carried out. A caller that can't wait for long
-/// should set a time limit.
-///
-/// A store may be able to determine whether a call was carried out, for example because it stores a
-/// number with each batch. Such a store should return the result instead of throwing.
+/// error. A caller that can't wait for long should set a time limit.
 public protocol PersistenceError: Error {
   /// Whether the same call may succeed a little later.
   var isTransient: Bool { get }
+
+  /// Whether a transient error probably lasts, as if no host has the name in a connection string.
+  ///
+  /// ``TaskQueue/open()`` then throws the error at once. By default `false`.
+  var isProbablyLasting: Bool { get }
+}
+
+extension PersistenceError {
+  /// `false`.
+  public var isProbablyLasting: Bool { false }
 }
 
 extension Error {
   /// Whether the error is a store's, and temporary.
   var isTransientFailure: Bool { (self as? any PersistenceError)?.isTransient ?? false }
+  var isProbablyLasting: Bool { (self as? any PersistenceError)?.isProbablyLasting ?? false }
 }
 
 /// How queues in several processes use one store at the same time.

@@ -13,6 +13,8 @@ extension StoreWrapper {
   var hints: AsyncStream<Void>? { base.hints }
   var use: (any StoreUse)? { base.useIfKnown }
 
+  func stopWaiting() { (base as? any UnsharedStore)?.stopWaiting() }
+
   func open() async throws { try await base.open() }
 
   func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {

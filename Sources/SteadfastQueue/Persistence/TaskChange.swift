@@ -401,8 +401,7 @@ public enum ChangeOutcome: Sendable, Hashable {
   /// The change was skipped, because it no longer applies to the task.
   ///
   /// The lease is not the task's current one, the task does not exist, or its state does not allow
-  /// the change. If the change was sent before, and the store threw a transient error
-  /// (``PersistenceError``), the change may have been stored then.
+  /// the change.
   case stale
   /// The change was skipped, because an insertion of the same batch could not be stored.
   ///

@@ -41,7 +41,14 @@ struct QueueServices: Sendable {
       persistence,
       ofQueue: name,
       configuration,
-      retryPolicy: StoreRetryPolicy(configuration, time, observers.events, availability)
+      retryPolicy: StoreRetryPolicy(
+        name,
+        persistence,
+        configuration,
+        time,
+        observers.events,
+        availability
+      )
     )
     self.name = name
     self.configuration = configuration

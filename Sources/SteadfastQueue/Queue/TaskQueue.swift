@@ -70,10 +70,12 @@ public actor TaskQueue {
   /// Opens the store, if it is not open yet.
   ///
   /// Each method that needs the store also opens it. Call this method to get the errors at a time
-  /// of your choice.
+  /// of your choice. If the store is unavailable, the call waits for it, for up to
+  /// ``TaskQueueConfiguration/storeTimeout``.
   ///
   /// - Throws: a ``TaskQueueError`` if the name or the configuration is invalid, or if a handler
-  ///   could not be registered; the error that prevents the store from being opened.
+  ///   could not be registered; the error that prevents the store from being opened, at once if
+  ///   waiting would seldom help, as for a wrong host or a wrong password.
   public nonisolated func open() async throws {
     _ = try await core.opened
   }

@@ -70,16 +70,25 @@ public struct TaskQueueConfiguration: Sendable {
   /// it is the error's `description`. If that may contain data that must not be stored, set another
   /// closure. The text is shortened to 4,096 bytes, and each NUL in it is replaced by U+FFFD.
   public var errorText: @Sendable (any Error) -> String
-  /// Called with a warning if tasks can't start while the queue runs.
+  /// How long a call from outside of a run waits for a store that is unavailable; by default 30 s.
   ///
-  /// That is so if no handler is registered for their name, or if one of their conditions was never
-  /// set. The closure is called once for each name and each condition. When the first run starts,
-  /// it is also called for each rate limit whose name has no handler. By default, it writes the
-  /// warning to standard error. If it is `nil`, there is no warning.
+  /// Then the call throws the store's error, which is transient (``PersistenceError``): the call
+  /// has stored nothing. If the error of ``TaskQueue/open()`` shows that waiting will seldom help,
+  /// as for a wrong host, the call throws it at once. A run, and the calls of its handlers, wait
+  /// without a limit.
+  public var storeTimeout: Duration
+  /// Called with a line of text if tasks can't be performed while the queue runs, or if the queue
+  /// has waited 5 s for its store.
   ///
-  /// While ``TaskQueue/events`` are observed, the closure is not called. Instead, the event
-  /// ``TaskEvent/unhandled(_:reason:)`` is posted for each task.
-  public var unhandledNotice: (@Sendable (String) -> Void)?
+  /// By default, the closure writes the line to standard error. If it is `nil`, no line is written.
+  ///
+  /// - There is a line for each name that has waiting tasks and no handler, and for each condition
+  ///   for which tasks wait and that was never set. When the first run starts, there is also a line
+  ///   for each rate limit whose name has no handler. While ``TaskQueue/events`` are observed, the
+  ///   event ``TaskEvent/unhandled(_:reason:)`` is posted for each task instead.
+  /// - A line about the store names the queue, the store and the reason. There is one for each
+  ///   outage, and one when the store answers again.
+  public var notice: (@Sendable (String) -> Void)?
   /// The source of random numbers for jitter and IDs; by default the system's.
   ///
   /// A seed makes jitter and IDs reproducible.
@@ -99,8 +108,9 @@ public struct TaskQueueConfiguration: Sendable {
     abandonedRetention: Retention = Retention(maxCount: 1000, maxAge: .seconds(30 * 86_400)),
     cancelledRetention: Retention = .none,
     eventBufferSize: Int = 1024,
+    storeTimeout: Duration = .seconds(30),
     errorText: @escaping @Sendable (any Error) -> String = { String(describing: $0) },
-    unhandledNotice: (@Sendable (String) -> Void)? = TaskQueueConfiguration.writeToStandardError,
+    notice: (@Sendable (String) -> Void)? = TaskQueueConfiguration.writeToStandardError,
     randomness: Randomness = .system
   ) {
     self.maxConcurrentTasks = maxConcurrentTasks
@@ -115,8 +125,9 @@ public struct TaskQueueConfiguration: Sendable {
     self.abandonedRetention = abandonedRetention
     self.cancelledRetention = cancelledRetention
     self.eventBufferSize = eventBufferSize
+    self.storeTimeout = storeTimeout
     self.errorText = errorText
-    self.unhandledNotice = unhandledNotice
+    self.notice = notice
     self.randomness = randomness
   }
 
@@ -139,6 +150,9 @@ public struct TaskQueueConfiguration: Sendable {
         .invalidArgument,
         "maxConcurrentTasks is \(maxConcurrentTasks); give 1 to \(Self.maxWorkers)"
       )
+    }
+    guard storeTimeout >= .zero else {
+      throw TaskQueueError(.invalidArgument, "storeTimeout is \(storeTimeout); give zero or more")
     }
     guard maxMemorySize >= 0 else {
       throw TaskQueueError(.invalidArgument, "maxMemorySize is \(maxMemorySize); give 0 or more")

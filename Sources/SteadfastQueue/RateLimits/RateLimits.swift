@@ -210,20 +210,13 @@ struct RateLimits: Sendable {
   }
 
   /// Decides which of the claimed tasks may begin now, in the order of the claim.
-  ///
-  /// The tasks in `denied` were denied by an earlier decision about this claim, and stay denied
-  /// even if the limits allow them now.
-  func admit(_ records: [TaskRecord], at now: Int64, denied: Denials = [:]) -> AdmissionResult {
+  func admit(_ records: [TaskRecord], at now: Int64) -> AdmissionResult {
     let ids = records.map(historyIDs)
     let missing = Set(ids.joined().lazy.map(\.valueName)).filter { known[$0] == nil }
     guard missing.isEmpty else { return .missing(missing) }
     var admission = Admission()
     admission.postponedUntilFree = postponedUntilFree.filter { $0.value.date > now }
     for (index, ids) in ids.enumerated() {
-      if let date = denied[index] {
-        admission.deny(index, until: date)
-        continue
-      }
       let denying = ids.filter { !allowsStart($0, in: admission, at: now) }
       if denying.isEmpty {
         for id in ids { recordStart(for: id, in: &admission, at: now) }
@@ -317,21 +310,7 @@ struct RateLimits: Sendable {
   }
 }
 
-extension RateLimits {
-  /// The claimed tasks that may not begin, by their indices in the claim: for each, the date until
-  /// which it is postponed, or `nil` if it is released.
-  typealias Denials = [Int: Int64?]
-}
-
 extension RateLimits.Admission {
-  /// The claimed tasks that may not begin.
-  var denials: RateLimits.Denials {
-    var denials: RateLimits.Denials = [:]
-    for index in released { denials.updateValue(nil, forKey: index) }
-    for (index, date) in postponed { denials.updateValue(date, forKey: index) }
-    return denials
-  }
-
   /// Records that a task may not begin.
   mutating func deny(_ index: Int, until date: Int64?) {
     if let date { postponed.append((index, date)) } else { released.append(index) }

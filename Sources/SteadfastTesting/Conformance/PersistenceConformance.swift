@@ -371,6 +371,8 @@ final class RequirementCheck: Sendable {
     /// The call that has not returned yet.
     var pending: String?
     var stores: [String: any Persistence] = [:]
+    /// The IDs of all insertions, by the place of their store.
+    var insertions: [String: Set<TaskID>] = [:]
   }
 
   /// Whether stores can be opened again.
@@ -418,6 +420,17 @@ final class RequirementCheck: Sendable {
       state.steps.append(step)
       state.progress += 1
       state.pending = nil
+    }
+  }
+
+  /// Records the insertions of a batch.
+  ///
+  /// - Returns: The IDs that were not inserted before.
+  func recordInsertions(of batch: [TaskChange], at place: String) -> [TaskID] {
+    let ids = batch.compactMap { if case .insert(let record, _) = $0 { record.id } else { nil } }
+    guard !ids.isEmpty else { return [] }
+    return state.withLock { state in
+      ids.filter { state.insertions[place, default: []].insert($0).inserted }
     }
   }
 

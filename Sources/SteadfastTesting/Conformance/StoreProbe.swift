@@ -86,18 +86,36 @@ struct StoreProbe: Sendable {
 // MARK: - Calls
 
 extension StoreProbe {
+  /// How often a call is repeated that throws a transient error.
+  private static let mostRepetitions = 100
+
   /// Applies changes, and expects an outcome for each.
+  ///
+  /// A call that throws a transient error is repeated, and must have stored nothing.
   @discardableResult
   func apply(
     _ batch: [TaskChange],
     durability: Durability = .durable
   ) async throws -> [ChangeOutcome] {
     let call = "apply \(batch.map(\.step).joined(separator: "; "))"
-    let outcomes = try await recordCall(call, { $0.map(\.step).joined(separator: ", ") }) {
-      try await store.apply(batch, durability: durability)
+    let new = trial.recordInsertions(of: batch, at: place)
+    var repetitions = 0
+    while true {
+      do {
+        let outcomes = try await recordCall(call, { $0.map(\.step).joined(separator: ", ") }) {
+          try await store.apply(batch, durability: durability)
+        }
+        try expect("the number of outcomes", outcomes.count, batch.count)
+        return outcomes
+      } catch let error as any PersistenceError
+        where error.isTransient && repetitions < Self.mostRepetitions
+      {
+        repetitions += 1
+        let filter = TaskFilter(ids: Set(new))
+        let stored = new.isEmpty ? 0 : try await store.count(matching: filter)
+        try expect("the number of tasks that were stored nevertheless", stored, 0)
+      }
     }
-    try expect("the number of outcomes", outcomes.count, batch.count)
-    return outcomes
   }
 
   /// Applies one change, and expects this outcome.

@@ -34,6 +34,8 @@ public final class FaultInjectingStore: Persistence {
   private struct Encounter {
     let rules: [Rule]
     let restoreCount: Int
+    /// Whether the call makes changes other than extensions of claims.
+    let makesChanges: Bool
   }
 
   private let base: any Persistence
@@ -136,7 +138,8 @@ extension FaultInjectingStore {
         state.rules[index].callsLeft -= 1
       }
       state.rules.removeAll { $0.callsLeft <= 0 }
-      return Encounter(rules: met, restoreCount: state.restoreCount)
+      let makesChanges = changes.contains { if case .extend = $0 { false } else { true } }
+      return Encounter(rules: met, restoreCount: state.restoreCount, makesChanges: makesChanges)
     }
   }
 
@@ -145,12 +148,20 @@ extension FaultInjectingStore {
     for rule in encounter.rules where rule.moment == moment {
       if isOver() { return }
       switch rule.fault {
-      case .error(let error): throw error
+      case .error(let error):
+        if moment == .afterEffect, encounter.makesChanges { try checkIsFinal(error) }
+        throw error
       case .hang: await held.hold(unless: isOver)
       // If the caller is cancelled, the delay ends early, but the call still runs to its end.
       case .delay(let duration, let clock): try? await clock.wait(for: duration)
       }
     }
+  }
+
+  /// Throws if an error that comes after the effect of a change is transient.
+  private func checkIsFinal(_ error: any Error) throws(MisplacedFault) {
+    guard let error = error as? any PersistenceError, error.isTransient else { return }
+    throw MisplacedFault(error: error)
   }
 
   private func perform<Result: Sendable>(
@@ -283,7 +294,9 @@ extension FaultInjectingStore {
     /// After the underlying store has returned.
     ///
     /// If the call throws, it has made its changes, but the caller can't know that, as when a
-    /// connection breaks.
+    /// connection breaks. A store promises to have stored nothing if its error is transient
+    /// (`PersistenceError`). So if a transient error is injected here, `apply` throws an error that
+    /// says so instead.
     case afterEffect
   }
 
@@ -376,6 +389,17 @@ final class HeldCalls: Sendable {
     } withdraw: { ticket in
       state.withLock { $0.watchers.removeValue(forKey: ticket)?.continuation }
     }
+  }
+}
+
+/// The error for a transient error that was injected after the effect of a change.
+private struct MisplacedFault: Error, CustomStringConvertible {
+  let error: any PersistenceError
+
+  var description: String {
+    "the transient error '\(error)' was injected after the effect of a change, but a transient error "
+      + "means that nothing was stored; inject it before the effect, or inject an error that is not "
+      + "transient"
   }
 }
 

@@ -135,26 +135,6 @@ private struct PlainMail: TaskPayload {
     #expect(try admission(limits, names.reversed().map(record), at: 0).admitted == [0])
   }
 
-  @Test func `denied tasks stay denied until their dates`() throws {
-    var limits = RateLimits(
-      [.atMost(1, per: .seconds(1), of: Mail.self, key: \.account)],
-      tolerance: 0
-    )
-    let records = [1, 2, 1, 2].map(mail)
-    let first = try admission(limits, records, at: 0)
-    #expect(first.admitted == [0, 1] && first.postponed.map(\.until) == [second, second])
-    for name in first.writes.map(\.valueName) {
-      _ = limits.cacheValue(named: name, bytes: nil, at: 0)
-    }
-    let denied: RateLimits.Denials = [1: nil, 2: second]
-    guard case .decided(let next) = limits.admit(records, at: 5 * second, denied: denied) else {
-      throw Undecided()
-    }
-    // The last task gets the start that the second task did not use.
-    #expect(next.admitted == [0, 3] && next.released == [1])
-    #expect(next.postponed.map(\.index) == [2] && next.postponed.map(\.until) == [second])
-  }
-
   @Test
   func `tasks whose key's limit is used up are postponed until the key's next start is allowed`()
     throws

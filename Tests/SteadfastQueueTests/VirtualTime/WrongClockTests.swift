@@ -64,7 +64,7 @@ private struct Call: TaskPayload {
       configuration: TaskQueueConfiguration(
         backoff: .constant(Self.tenMinutes),
         rateLimits: [limit],
-        unhandledNotice: nil
+        notice: nil
       ),
       clock: time.clock
     )

@@ -1,5 +1,6 @@
 import Foundation
 import SteadfastTesting
+import TestSupport
 
 /// Stores that report other outcomes than they store, or find other tasks than they store.
 extension Mutant {
@@ -50,6 +51,24 @@ extension Mutant {
         let ids = Set(zip(batch, isTaken).filter(\.1).compactMap(\.0.affectedTask))
         table.entries.removeAll { ids.contains($0.record.id) }
         return table.apply(batch)
+      }
+    },
+    Mutant("a transient error comes after an insertion", breaks: "batch.transient") {
+      let calls = Counter()
+      $0.losesAnswer = { batch in
+        guard case .insert = batch.first else { return false }
+        return calls.add(1) % 7 == 0
+      }
+    },
+    Mutant("a transient error comes after an end", breaks: "batch.transient") {
+      let calls = Counter()
+      $0.losesAnswer = { batch in batch.first?.end != nil && calls.add(1) % 7 == 0 }
+    },
+    Mutant("a transient error comes after a change of a value", breaks: "batch.transient") {
+      let calls = Counter()
+      $0.losesAnswer = { batch in
+        guard case .setValue = batch.first else { return false }
+        return calls.add(1) % 7 == 0
       }
     },
     Mutant("an invalid change is stored", breaks: "form.checked") { $0.checksForm = false },

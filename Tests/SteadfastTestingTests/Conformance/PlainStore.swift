@@ -14,6 +14,8 @@ final class PlainStore: Persistence {
     var overlooks: @Sendable (TaskQueueError) -> Bool = { _ in false }
     var rewrite: @Sendable (TaskChange) -> TaskChange = { $0 }
     var apply: @Sendable ([TaskChange], inout ReferenceTable) -> [ChangeOutcome] = { $1.apply($0) }
+    /// Returns whether a call throws a transient error after it has stored its batch.
+    var losesAnswer: @Sendable ([TaskChange]) -> Bool = { _ in false }
     var request: @Sendable (ClaimRequest) throws -> ClaimRequest = { $0 }
     var goesBefore: @Sendable (ReferenceTable.Entry, ReferenceTable.Entry) -> Bool = {
       $0.rank < $1.rank
@@ -157,7 +159,7 @@ final class PlainStore: Persistence {
       before = try update { $0 }
       await letOthersRun()
     }
-    return try update { contents in
+    let outcomes = try update { contents in
       if let before { contents = before }
       let clock = contents.table.clock
       if behaviour.extendsFromRequests { contents.table.clock = contents.lastRequest }
@@ -166,6 +168,8 @@ final class PlainStore: Persistence {
       if durability == .durable { contents.durable = contents.table }
       return outcomes
     }
+    if behaviour.losesAnswer(batch) { throw TransientFault() }
+    return outcomes
   }
 
   private func checkForm(of change: TaskChange) throws {

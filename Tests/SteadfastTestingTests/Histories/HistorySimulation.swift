@@ -190,6 +190,10 @@ final class HistorySimulation: Sendable {
       let index = dice.number(0...3)
       if dice.happens(1, in: 2) {
         let victim = processes.withLock { $0.remove(at: index) }
+        if dice.happens(1, in: 2) {
+          victim.withholdAnswers()
+          try await time.clock.sleep(for: .seconds(10))
+        }
         victim.kill()
         dead.withLock { $0.append(victim) }
         await startProcess()

@@ -60,7 +60,8 @@ final class SimulatedProcess: Sendable {
         dice.happens(1, in: 300)
       }
       connection.inject(.transientError, moment, times: nil) { call in
-        call.kind != .open && dice.happens(1, in: 25)
+        call.kind != .open && (moment == .beforeEffect || call.kind != .apply)
+          && dice.happens(1, in: 25)
       }
     }
   }
@@ -72,6 +73,13 @@ final class SimulatedProcess: Sendable {
   func startRun() {
     let queue = queue
     run.withLock { $0 = Task(executorPreference: time.executor) { try await queue.run() } }
+  }
+
+  /// Carries out the next ends of attempts, but withholds the answers.
+  func withholdAnswers() {
+    connection.inject(.hang, .afterEffect, times: nil) { call in
+      call.changes.contains { $0.end != nil }
+    }
   }
 
   /// Ends the process: no call returns any longer, and no line is recorded.
@@ -89,8 +97,8 @@ final class SimulatedProcess: Sendable {
   /// Ends all calls and the run, so that the virtual time can end.
   func endRemainingWork() async {
     sign.markAsDead()
+    connection.restore()
     connection.cutOff(throwing: SimulatedEnd())
-    connection.letGo()
     let run = run.withLock { $0 }
     run?.cancel()
     await queue.shutDown(within: .zero)

@@ -138,8 +138,7 @@ extension Results {
       }
       if command.isMet(by: record, now: now) { return true }
       let change = change(carryingOut: command, of: record)
-      let pendingCommand = wasPending ? command : nil
-      let result = try await store([change], for: [record], carryingOut: pendingCommand)[0]
+      let result = try await store([change], for: [record])[0]
       if result.isDone { return true }
       if case .duplicate(let other) = result { throw Self.keyInUseError(of: record, by: other) }
       guard record.state == .running else { continue }
@@ -190,36 +189,28 @@ extension Results {
   ///   - batch: The changes, one for each task.
   ///   - records: The tasks before the changes.
   ///   - others: Changes to schedules, which are stored in the same batch.
-  ///   - command: The pending command that the only change in `batch` carries out. If the store
-  ///     fails, the machine records that the change may be stored nevertheless.
   /// - Returns: The outcome of each change in `batch`, and then of the changes in `others`.
   /// - Throws: What the store throws; `CancellationError` if the caller is cancelled while another
   ///   change of the tasks waits for an unavailable store.
   func store(
     _ batch: [TaskChange],
     for records: [TaskRecord],
-    alongside others: [TaskChange] = [],
-    carryingOut command: TaskCommand? = nil
+    alongside others: [TaskChange] = []
   ) async throws -> [ChangeOutcome] {
     let (ids, keys) = (records.map(\.id), Set(records.compactMap(\.uniqueKey)))
     if !keys.isEmpty { try await observers.keyLocks.lock(keys) }
     defer { if !keys.isEmpty { observers.keyLocks.unlock(keys) } }
     try await observers.changes.beginRequestedChanges(of: ids)
-    var isFailed = false
+    var failure: (any Error)?
     defer {
       observers.changes.markRequestedChangesReported(of: ids)
-      if isFailed { markOutcomesUncertain() }
+      if let failure { lookAgain(after: failure) }
     }
-    let (results, isAnswerLost): ([ChangeOutcome], Bool)
+    let results: [ChangeOutcome]
     do {
-      let answer = try await storage.send(batch + others)
-      let outcomes = try await reconciledOutcomes(in: answer, of: batch)
-      (results, isAnswerLost) = (outcomes, outcomes != answer.outcomes)
+      results = try await storage.persist(batch + others)
     } catch {
-      if let command {
-        recordInDoubtChange(Settlement(change: batch[0], record: records[0]), for: command)
-      }
-      isFailed = true
+      failure = error
       throw error
     }
     var settlements: [Settlement] = []
@@ -231,7 +222,6 @@ extension Results {
       if let meaning = results[index].consequences { consequences.append((settlement, meaning)) }
     }
     if !consequences.isEmpty { await reportConsequences(consequences) }
-    if isAnswerLost { await findLostConsequences() }
     await notifyOwners(of: settlements)
     await prune(after: settlements)
     return results
@@ -272,26 +262,6 @@ extension Results {
     }
   }
 
-  /// Returns the outcomes of changes, corrected for changes that the store received twice.
-  ///
-  /// A change that was stored the first time is `stale` the second time, and counts as `done`.
-  private func reconciledOutcomes(
-    in answer: (outcomes: [ChangeOutcome], wasResent: Bool),
-    of batch: [TaskChange]
-  ) async throws -> [ChangeOutcome] {
-    guard answer.wasResent else { return answer.outcomes }
-    var results = answer.outcomes
-    for (index, change) in batch.enumerated() where results[index] == .stale {
-      guard let id = change.unclaimedID else { continue }
-      let record = try await storage.record(of: id)
-      guard change.wasStored(accordingTo: record, excludesOtherQueues: store.sharing == nil) else {
-        continue
-      }
-      results[index] = .done
-    }
-    return results
-  }
-
   private static func keyInUseError(of record: TaskRecord, by other: TaskID) -> TaskQueueError {
     TaskQueueError(
       .duplicate,
@@ -318,16 +288,6 @@ extension Results {
 }
 
 extension TaskChange {
-  /// The ID of the changed task; `nil` if the change is for a task that a queue has claimed.
-  fileprivate var unclaimedID: TaskID? {
-    switch self {
-    case .move(.unclaimed(let id), _), .end(.unclaimed(let id), _), .remove(let id): id
-    default: nil
-    }
-  }
-}
-
-extension TaskChange {
   fileprivate var isRemoval: Bool { if case .remove = self { true } else { false } }
 }
 
@@ -346,7 +306,7 @@ extension Results {
   func carryOutPending(_ requests: [PendingCommand], isLast: Bool = false) async {
     for request in requests {
       do {
-        _ = try await carryOutPending(request.command, for: request.id)
+        _ = try await carryOut(request.command, for: request.id, wasPending: true)
         finishCommand(of: request.id)
       } catch let error as TaskQueueError where error.code == .duplicate {
         // The task is not changed, because another task now has its unique key.
@@ -387,7 +347,7 @@ extension Results {
       dispatch.signals.finisher.signal()
       dispatch.signals.idleWaiters.notifyOfStep()
     }
-    isDone = try await carryOutPending(command, for: id)
+    isDone = try await carryOut(command, for: id, wasPending: true)
     return isDone
   }
 
@@ -416,47 +376,6 @@ extension Results {
     dispatch.signals.settlement.resumeAll(with: .success(()))
   }
 
-  /// Carries out a command that the caller has taken from the pending ones.
-  ///
-  /// - Returns: Whether the task existed, in a state to which the command applies.
-  private func carryOutPending(_ command: TaskCommand, for id: TaskID) async throws -> Bool {
-    if try await wasAlreadyCarriedOut(command, for: id) { return true }
-    return try await carryOut(command, for: id, wasPending: true)
-  }
-
-  /// Returns whether the store has already stored the change for a command, although it reported a
-  /// failure.
-  ///
-  /// If the store has stored such a change for this command, or for an earlier one that this
-  /// command replaced, this also reports the change.
-  private func wasAlreadyCarriedOut(
-    _ command: TaskCommand,
-    for id: TaskID
-  ) async throws -> Bool {
-    guard let inDoubtChange = dispatch.machine.withLock({ $0.inDoubtChange(for: id) }) else {
-      return false
-    }
-    try await observers.changes.beginRequestedChanges(of: [id])
-    defer { observers.changes.markRequestedChangesReported(of: [id]) }
-    let record = try await storage.record(of: id)
-    dispatch.machine.withLock { $0.setInDoubtChange(nil, for: id) }
-    let (change, isAlone) = (inDoubtChange.settlement.change, store.sharing == nil)
-    // If the task's record looked the same before the change, it can't show whether the change was
-    // stored.
-    guard change.wasStored(accordingTo: record, excludesOtherQueues: isAlone),
-      !change.wasStored(accordingTo: inDoubtChange.settlement.record, excludesOtherQueues: isAlone)
-    else { return false }
-    await reportAfterEarlierChanges(inDoubtChange.settlement)
-    await findLostConsequences()
-    return inDoubtChange.command == command
-  }
-
-  /// Records a command's change for which the store reported a failure, but which it may have
-  /// stored.
-  func recordInDoubtChange(_ settlement: Settlement, for command: TaskCommand) {
-    let inDoubtChange = PendingCommand.InDoubtChange(command: command, settlement: settlement)
-    dispatch.machine.withLock { $0.setInDoubtChange(inDoubtChange, for: settlement.record.id) }
-  }
 }
 
 /// The error for a cancelled caller that would have to wait for another call.
@@ -568,12 +487,8 @@ extension Results {
     try await observers.changes.beginCompletion(of: id)
     defer { observers.changes.markRequestedChangesReported(of: [id]) }
     let name = MemoryName.outcome(token)
-    let answer = try await storage.send([.complete(id, named: name, value: outcome)])
-    if !answer.outcomes[0].isDone {
-      // If the call was repeated, the completion may be stale because the first try stored it.
-      guard answer.wasResent, try await store.memory(of: id)[name] == outcome else { return false }
-      await findLostConsequences()
-    }
+    let change = TaskChange.complete(id, named: name, value: outcome)
+    guard try await storage.persist([change])[0].isDone else { return false }
     observers.events.postEnqueuedEvent(of: id)
     observers.events.post(.completionArrived(id))
     dispatch.lookForWork()
@@ -583,40 +498,18 @@ extension Results {
 
 /// Resumes and reschedules tasks.
 extension Results {
-  func resume(_ id: TaskID) async throws -> Bool {
-    var withdrawn: PendingCommand?
-    do {
-      return try await resume(id, withdrawing: &withdrawn)
-    } catch {
-      if let withdrawn {
-        dispatch.machine.withLock { $0.restoreCommand(withdrawn) }
-        // A run may have started in the meantime.
-        dispatch.signals.finisher.signal()
-      }
-      throw error
-    }
-  }
-
   /// Resumes a task, or withdraws the pending command to pause it.
-  ///
-  /// If the store may have paused the task already, `request` is set to the withdrawn command,
-  /// which the caller restores after an error.
-  private func resume(
-    _ id: TaskID,
-    withdrawing request: inout PendingCommand?
-  ) async throws -> Bool {
+  func resume(_ id: TaskID) async throws -> Bool {
     while true {
+      let record = try await storage.record(of: id)
       switch dispatch.machine.withLock({ $0.withdrawPause(of: id) }) {
-      case .done: return true
-      case .inDoubt(let withdrawn): request = withdrawn
+      case .done where record?.state != .paused: return true
       case .afterAnother:
         try await waitForPendingCommand(of: id)
         continue
-      case .notRequested: break
+      case .done, .notRequested: break
       }
-      guard let record = try await storage.record(of: id), record.state == .paused else {
-        return request != nil
-      }
+      guard let record, record.state == .paused else { return false }
       if try await store([.resume(id)], for: [record])[0].isDone { return true }
     }
   }

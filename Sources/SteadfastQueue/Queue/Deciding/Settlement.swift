@@ -16,8 +16,6 @@ final class Settlement: Sendable {
   let wasBegun: Bool
   /// Whether the attempt used the task's memory.
   let usedMemory: Bool
-  /// Whether the store reported a failure for the change, but may have stored it.
-  let isInDoubt: Bool
 
   init(
     change: TaskChange,
@@ -26,8 +24,7 @@ final class Settlement: Sendable {
     timing: TaskTiming? = nil,
     handler: AnyHandler? = nil,
     wasBegun: Bool = true,
-    usedMemory: Bool = false,
-    isInDoubt: Bool = false
+    usedMemory: Bool = false
   ) {
     self.change = change
     self.record = record
@@ -36,21 +33,6 @@ final class Settlement: Sendable {
     self.handler = handler
     self.wasBegun = wasBegun
     self.usedMemory = usedMemory
-    self.isInDoubt = isInDoubt
-  }
-
-  /// The same settlement with ``isInDoubt`` set.
-  var inDoubt: Settlement {
-    Settlement(
-      change: change,
-      record: record,
-      value: value,
-      timing: timing,
-      handler: handler,
-      wasBegun: wasBegun,
-      usedMemory: usedMemory,
-      isInDoubt: true
-    )
   }
 
   /// How the task ended, if the change ends it.
@@ -193,6 +175,6 @@ struct PendingResults: Sendable {
     // Leave the other settlements that are being stored: another caller may be storing them.
     let leases = Set(settlements.map(\.change.lease))
     settling.removeAll { leases.contains($0.change.lease) }
-    waiting = settlements.map(\.inDoubt) + waiting
+    waiting = settlements + waiting
   }
 }

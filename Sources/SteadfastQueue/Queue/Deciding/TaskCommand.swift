@@ -50,15 +50,6 @@ extension TaskCommand {
 
 /// A command for a task that is carried out when the queue no longer leases the task.
 struct PendingCommand: Sendable {
-  /// A change for which the store reported a failure, but which it may have stored.
-  struct InDoubtChange: Sendable {
-    /// The command that the change carries out.
-    let command: TaskCommand
-    let settlement: Settlement
-  }
-
   let id: TaskID
   let command: TaskCommand
-  /// The change for this command, or for a command that this one replaced, that may be stored.
-  var inDoubtChange: InDoubtChange?
 }

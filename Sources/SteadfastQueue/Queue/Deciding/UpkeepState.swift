@@ -17,8 +17,8 @@ struct UpkeepState: Sendable {
   var schedulesAreDue = false
   /// The budget of the current run, if it has one.
   var budget: RunBudget?
-  /// Whether a call to the store failed, and its change may be stored nevertheless.
-  var isInDoubt = false
+  /// Whether to look up which awaited tasks have ended, because a call of the store has failed.
+  var outcomesAreDue = false
 
   init(_ configuration: TaskQueueConfiguration) { pruning = PruningSchedule(configuration) }
 }

@@ -77,11 +77,7 @@ extension WorkMachine {
     if !isHeld, mode == nil, let earlier = takeCommand(for: id) {
       return .insteadOf(earlier.command)
     }
-    pendingCommands[id] = PendingCommand(
-      id: id,
-      command: command,
-      inDoubtChange: pendingCommands[id]?.inDoubtChange
-    )
+    pendingCommands[id] = PendingCommand(id: id, command: command)
     return .kept
   }
 
@@ -103,9 +99,6 @@ extension WorkMachine {
   enum Withdrawal {
     /// The task will not be paused.
     case done
-    /// The command is withdrawn, but the store may have paused the task, although it reported a
-    /// failure.
-    case inDoubt(PendingCommand)
     /// The caller must wait while an earlier command for the task is being carried out.
     case afterAnother
     /// There is no command to pause the task.
@@ -115,9 +108,9 @@ extension WorkMachine {
   /// Withdraws the command to pause a task.
   mutating func withdrawPause(of id: TaskID) -> Withdrawal {
     if isCarryingOut(id) { return .afterAnother }
-    if let earlier = pendingCommands[id], earlier.command == .pause {
+    if pendingCommands[id]?.command == .pause {
       pendingCommands[id] = nil
-      return earlier.inDoubtChange == nil ? .done : .inDoubt(earlier)
+      return .done
     }
     if let worker = attempts.firstIndex(where: { $0?.id == id }),
       attempts[worker]?.command == .pause
@@ -138,30 +131,10 @@ extension WorkMachine {
   }
 
   /// Makes a command that could not be carried out pending again, unless a later one replaces it.
-  ///
-  /// The pending command keeps the change that the store may have made.
   mutating func restoreCommand(_ command: TaskCommand, for id: TaskID) {
-    let inDoubtChange = inDoubtChange(for: id)
-    if let later = pendingCommands[id]?.command, !later.isPointless(after: command) {
-      pendingCommands[id]?.inDoubtChange = inDoubtChange
-      return
-    }
-    pendingCommands[id] = PendingCommand(id: id, command: command, inDoubtChange: inDoubtChange)
+    if let later = pendingCommands[id]?.command, !later.isPointless(after: command) { return }
+    pendingCommands[id] = PendingCommand(id: id, command: command)
     failedCommands.append(id)
-  }
-
-  /// Makes a withdrawn command pending again, unless there is a later one for the task.
-  ///
-  /// The pending command keeps the change that the store may have made.
-  mutating func restoreCommand(_ request: PendingCommand) {
-    guard pendingCommands[request.id] == nil else {
-      if pendingCommands[request.id]?.inDoubtChange == nil {
-        pendingCommands[request.id]?.inDoubtChange = request.inDoubtChange
-      }
-      return
-    }
-    pendingCommands[request.id] = request
-    failedCommands.append(request.id)
   }
 
   private func hasFailedCommand(for id: TaskID) -> Bool {
@@ -413,14 +386,4 @@ extension WorkMachine {
 
   /// Returns whether a command for a task is being carried out.
   func isCarryingOut(_ id: TaskID) -> Bool { commandsUnderWay.contains { $0.id == id } }
-
-  /// Returns the change that the store may have made for the command that is being carried out.
-  func inDoubtChange(for id: TaskID) -> PendingCommand.InDoubtChange? {
-    commandsUnderWay.first { $0.id == id }?.inDoubtChange
-  }
-
-  mutating func setInDoubtChange(_ inDoubtChange: PendingCommand.InDoubtChange?, for id: TaskID) {
-    guard let index = commandsUnderWay.firstIndex(where: { $0.id == id }) else { return }
-    commandsUnderWay[index].inDoubtChange = inDoubtChange
-  }
 }

@@ -17,9 +17,9 @@ extension TaskQueue {
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument`` if the
   ///   value is too large; what its encoding throws; the same errors as ``open()``;
   ///   `CancellationError` if the call is cancelled while another call for the task waits for an
-  ///   unavailable store; what the store throws. If the store throws, the completion may be stored
-  ///   nevertheless. The caller can then repeat the call; if that returns `false`, the first call
-  ///   may have counted.
+  ///   unavailable store; what the store throws. After an error that is not transient
+  ///   (``PersistenceError``), the completion may be stored nevertheless. The caller can then
+  ///   repeat the call; if that returns `false`, the first call may have counted.
   @discardableResult
   public nonisolated func complete(
     _ token: TaskToken,

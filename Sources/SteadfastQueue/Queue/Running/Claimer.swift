@@ -31,17 +31,17 @@ extension Claimer {
     let date = self.now
     let handled = handlers.capacities
     do {
-      let (isFirst, wentBack, conditions, isInDoubt, schedulesAreDue) = upkeep.state.withLock {
+      let (isFirst, wentBack, conditions, outcomesAreDue, schedulesAreDue) = upkeep.state.withLock {
         let isFirst = $0.dates.isUnused
         let wentBack = $0.dates.detectStepBack(to: date, lastRead: dispatch.latestDate.value)
-        return (isFirst, wentBack, $0.conditions.holding, $0.isInDoubt, $0.schedulesAreDue)
+        return (isFirst, wentBack, $0.conditions.holding, $0.outcomesAreDue, $0.schedulesAreDue)
       }
       if wentBack {
         dispatch.latestDate.reset(to: date)
         try await storage.bestEffort { try await rebase(to: date, isFirst: isFirst) }
       }
       if !parked.isEmpty { try await storage.bestEffort { try await unparkTasks(named: parked) } }
-      if isInDoubt { try await storage.bestEffort { try await results.reconcileOutcomes() } }
+      if outcomesAreDue { try await storage.bestEffort { try await results.lookUpDueOutcomes() } }
       if schedulesAreDue {
         try await storage.bestEffort { try await schedules.restoreSchedules() }
       }
@@ -279,11 +279,10 @@ extension Claimer {
     updating leaseStart: inout Duration
   ) async throws -> [ClaimedTask] {
     let records = tasks.map(\.record)
-    var retries = 0
-    var denied: RateLimits.Denials = [:]
+    var retries = StoreRetryPolicy.Retries()
     while true {
       let now = self.now.microseconds
-      switch limiting.withLimits({ [denied] in $0.admit(records, at: now, denied: denied) }) {
+      switch limiting.withLimits({ $0.admit(records, at: now) }) {
       case .missing(let names):
         for name in names.sorted() { try await readLimit(name, limiting) }
       case .decided(let admission):
@@ -305,9 +304,7 @@ extension Claimer {
             return begun
           }
         } catch {
-          // The store may have stored the changes nevertheless. Then the tasks that were not
-          // admitted are no longer claimed, so the next try must not admit them.
-          denied = admission.denials
+          // Decide again, because other tasks may begin by the time the store is available.
           try await storage.waitToRetry(after: error, &retries)
         }
         limiting.withLimits { $0.forgetValues(named: admission.writes.map(\.valueName)) }
@@ -344,7 +341,7 @@ extension Claimer {
     if extendsLeases, let leaseDuration = dispatch.leaseDuration {
       changes += admitted.map { .extend($0.lease, for: leaseDuration) }
     }
-    let outcomes = changes.isEmpty ? [] : try await storage.persist(changes, .relaxed)
+    let outcomes = changes.isEmpty ? [] : try await storage.persistOnce(changes, .relaxed)
     if outcomes.contains(.valueDiffers) { return nil }
     let date = self.now.microseconds
     limiting.withLimits { $0.recordWrites(of: admission, decidedAt: now, at: date) }
@@ -500,7 +497,7 @@ extension Claimer {
   func extendCurrentLeases(for duration: Duration) async throws {
     // A lease that expired between two tries stays expired. So measure from the first try.
     let start = time.stopwatch()
-    var retries = 0
+    var retries = StoreRetryPolicy.Retries()
     while true {
       let leases = dispatch.machine.withLock { $0.leases }
       let extensions = leases.map { TaskChange.extend($0, for: duration) }

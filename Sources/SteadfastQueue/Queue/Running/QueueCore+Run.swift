@@ -16,6 +16,11 @@ extension QueueCore {
     _ mode: WorkMachine.Mode,
     within budget: RunBudget? = nil
   ) async throws -> Int {
+    try await StoreRetryPolicy.$isOfRun.withValue(true) { try await runWithPatience(mode, budget) }
+  }
+
+  /// Performs tasks, in a Swift task that waits for the store without a limit.
+  private func runWithPatience(_ mode: WorkMachine.Mode, _ budget: RunBudget?) async throws -> Int {
     // A run with a budget has already opened the store, within that budget.
     if budget == nil {
       try checkCanRun()
@@ -270,7 +275,9 @@ extension QueueCore {
     try checkCanRun()
     guard
       let times = try await openStoreUnlessShutDown({
-        try await openAndReadRunTimes(until: deadline)
+        try await StoreRetryPolicy.$isOfRun.withValue(true) {
+          try await openAndReadRunTimes(until: deadline)
+        }
       }),
       time.stopwatch() < deadline
     else {

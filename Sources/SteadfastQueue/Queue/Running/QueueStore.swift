@@ -82,33 +82,22 @@ extension QueueStore {
         throw error
       }
       let sending = Task(executorPreference: RealWork.taskExecutor) {
-        try await store.send(changes, durability, .attempt).outcomes
+        try await store.applyInAttempt(changes, durability)
       }
       return try MismatchedOutcomes.check(try await sending.value, forChanges: changes.count)
     }
   }
 
-  /// Applies changes as ``persist(_:_:)`` does, and also returns whether they were sent to the
-  /// store more than once.
-  func send(
-    _ changes: [TaskChange],
-    _ durability: Durability = .durable
-  ) async throws -> (outcomes: [ChangeOutcome], wasResent: Bool) {
-    guard let retryingStore else {
-      return (try await persist(changes, durability), false)
-    }
-    let (outcomes, wasResent) = try await retryingStore.send(changes, durability)
-    return (try MismatchedOutcomes.check(outcomes, forChanges: changes.count), wasResent)
-  }
-
   /// Waits before the caller retries an operation that failed with a transient error.
   ///
   /// - Throws: The error, if it is not transient, or the run or the caller is about to end.
-  func waitToRetry(after error: any Error, _ retries: inout Int) async throws {
+  func waitToRetry(
+    after error: any Error,
+    _ retries: inout StoreRetryPolicy.Retries
+  ) async throws {
     guard let retryPolicy = retryingStore?.retryPolicy,
-      await retryPolicy.waitToRetry(after: error, retries: retries, .other)
+      await retryPolicy.waitToRetry(after: error, &retries, .other)
     else { throw error }
-    retries += 1
   }
 
   /// Performs the body, whose calls of the store are not retried once the run is about to end.
@@ -162,16 +151,10 @@ extension QueueStore {
     _ durability: Durability,
     _ next: ([UInt8]?) throws -> [UInt8]?
   ) async throws {
-    var retries = 0
     for _ in 0..<Self.maxConflictRetries {
       let old = try await front.value(named: name)
       let new = try next(old)
-      do {
-        if try await replaceValue(named: name, old, by: new, durability) { return }
-      } catch {
-        // The store may have stored the new bytes. The loop reads them again in any case.
-        try await waitToRetry(after: error, &retries)
-      }
+      if try await replaceValue(named: name, old, by: new, durability) { return }
     }
     throw TaskQueueError.endlessConflictError(in: front, over: "the value '\(name)'")
   }

@@ -96,11 +96,7 @@ extension Results {
     if !shared.isEmpty { await observers.changes.beginAttemptResults(of: shared) }
     defer { if !shared.isEmpty { observers.changes.markAttemptResultsReported(of: shared) } }
     do {
-      let answer = try await storage.send(batch)
-      let isInDoubt = answer.wasResent || settlements.contains(where: \.isInDoubt)
-      let results =
-        try await isInDoubt
-        ? reconciledOutcomes(in: answer, of: settlements) : answer.outcomes
+      let results = try await storage.persist(batch)
       // Usually all settlements were stored. Then avoid making an array.
       if zip(settlements, results).allSatisfy({ $1.isDone }) {
         reportStored(settlements)
@@ -112,7 +108,6 @@ extension Results {
       for case (let settlement, .superseded(let successor)) in zip(settlements, results) {
         await reportSuperseded(settlement, by: successor)
       }
-      if isInDoubt, results != answer.outcomes { await findLostConsequences() }
     } catch {
       // If this Swift task is cancelled, perhaps only its attempt was cut short, and the run with
       // its finisher continues.
@@ -121,6 +116,7 @@ extension Results {
         return !isLast && error.isTransientFailure && Task.isCancelled && machine.finisherCanWait
       }
       if isDeferred { return true }
+      lookAgain(after: error)
       dispatch.fail(error, to: "store how tasks ended", losing: true)
     }
     return false
@@ -141,49 +137,6 @@ extension Results {
     zip(settlements, results).compactMap { settlement, result in
       result.consequences.map { (settlement: settlement, meaning: $0) }
     }
-  }
-
-  /// Returns the store's outcomes, with `done` instead of `stale` for each change that was already
-  /// stored by an earlier try.
-  ///
-  /// If the store throws an error although it has stored a change, the change is sent again, and
-  /// the store refuses it as stale.
-  private func reconciledOutcomes(
-    in answer: (outcomes: [ChangeOutcome], wasResent: Bool),
-    of settlements: some Collection<Settlement> & Sendable
-  ) async throws -> [ChangeOutcome] {
-    // If a lease may have expired, another process may have ended the task. Then leave it to
-    // `refreshAwaitedOutcomes()` to look up the outcome for waiting callers.
-    let isAlone = !dispatch.leasesMayHaveExpired
-    var results = answer.outcomes
-    for (index, settlement) in settlements.enumerated()
-    where answer.wasResent || settlement.isInDoubt {
-      guard results[index] == .stale else { continue }
-      let record = try await storage.record(of: settlement.record.id)
-      if settlement.change.wasStored(accordingTo: record, excludesOtherQueues: isAlone) {
-        results[index] = .done
-      } else if isAlone, record == nil {
-        if let successor = try await holderOfUniqueKey(of: settlement.record) {
-          results[index] = .superseded(by: successor)
-        } else {
-          let id = settlement.record.id
-          observers.outcomes.failWaiters(of: id, with: Results.unknownTaskError(id))
-        }
-      }
-    }
-    return results
-  }
-
-  /// Returns the task that now holds the unique key of a task that no longer exists.
-  private func holderOfUniqueKey(of record: TaskRecord) async throws -> TaskID? {
-    guard let key = record.uniqueKey else { return nil }
-    let filter = TaskFilter(
-      names: [record.name],
-      states: TaskState.unfinished,
-      uniqueKeys: [key]
-    )
-    let found = try await store.tasks(matching: filter, after: nil, limit: 2)
-    return found.first { $0.keyRole == .holder }?.id
   }
 
   /// Releases claimed tasks that have not started.
@@ -314,48 +267,36 @@ extension Results {
     if !meaning.tasks.isEmpty { try? await correctOutcomes(of: meaning.tasks) }
   }
 
-  /// Finds the consequences of changes that the store had already made before they were sent again.
-  ///
-  /// The store returned these consequences only in its first answer, which was lost. In every queue
-  /// of the group, tasks may have become available, and tasks for which callers wait may have been
-  /// cancelled.
-  func findLostConsequences() async {
-    for queue in resultsOfGroup {
-      queue.dispatch.lookForWork()
-      // Ignore an error of the store: the next claim fails, too, and stops the queue.
-      try? await queue.reportStoredOutcomes(of: queue.observers.outcomes.awaited)
-    }
-  }
-
   /// The `Results` of this queue and of the other queues in its group.
   var resultsOfGroup: [Results] { [self] + (storage.group?.otherQueues.map(\.results) ?? []) }
 
-  /// Records, in all queues of the group, that a failed call of the store may have stored its
-  /// changes.
+  /// Makes the workers of each queue in the group look for work, because a claim during a failed
+  /// call may have skipped the tasks that the call was to change.
   ///
-  /// The next claim of each queue then reports what was stored. This also makes workers look for
-  /// work, because a claim during the failed call may have skipped the changed tasks.
-  func markOutcomesUncertain() {
+  /// After an error that is not transient, only the store knows what is stored. The next claim of
+  /// each queue then looks up which awaited tasks have ended.
+  func lookAgain(after error: any Error) {
     for queue in resultsOfGroup {
-      queue.observers.mayHaveUnreportedOutcomes.store(true, ordering: .releasing)
-      queue.upkeep.state.withLock { state in
-        state.isInDoubt = true
-        state.schedulesAreDue = true
+      if !error.isTransientFailure {
+        queue.observers.mayHaveUnreportedOutcomes.store(true, ordering: .releasing)
+        queue.upkeep.state.withLock { state in
+          state.outcomesAreDue = true
+          state.schedulesAreDue = true
+        }
       }
       queue.dispatch.lookForWork()
     }
   }
 
-  /// Looks up which awaited tasks have ended, after a call of ``markOutcomesUncertain()``, and
-  /// resumes the callers that wait for them.
+  /// Looks up which awaited tasks have ended, and resumes the callers that wait for them.
   ///
   /// If the store throws an error, the next claim calls this again.
-  func reconcileOutcomes() async throws {
-    upkeep.state.withLock { $0.isInDoubt = false }
+  func lookUpDueOutcomes() async throws {
+    upkeep.state.withLock { $0.outcomesAreDue = false }
     do {
       try await reportStoredOutcomes(of: observers.outcomes.awaited)
     } catch {
-      upkeep.state.withLock { $0.isInDoubt = true }
+      upkeep.state.withLock { $0.outcomesAreDue = true }
       throw error
     }
   }

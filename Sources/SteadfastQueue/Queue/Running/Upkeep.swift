@@ -15,7 +15,7 @@ final class Upkeep: QueuePart {
 /// Warnings about waiting tasks that have no handler, or a condition that was never set.
 ///
 /// Observers get an event for each such task. Without observers, the configuration's closure
-/// `unhandledNotice` gets a message for each name and each condition, but only once.
+/// `notice` gets a message for each name and each condition, but only once.
 extension Upkeep {
   /// Looks up waiting tasks that have no handler or an unknown condition, and reports them.
   private func reportUnhandledTasks() async throws {
@@ -32,7 +32,7 @@ extension Upkeep {
     )
     if observers.events.isObserved {
       for record in unhandled { postUnhandled(record) }
-    } else if let warn = configuration.unhandledNotice {
+    } else if let warn = configuration.notice {
       let found = Set(unhandled.map(\.name)).sorted()
       for name in state.withLock({ $0.warning.takeUnreportedNames(of: found) }) {
         warn(
@@ -58,7 +58,7 @@ extension Upkeep {
     if isObserved {
       // `reportUnhandledTasks()` reports the tasks without a handler.
       for record in waiting where handlers.canPerform(record.name) { postUnhandled(record) }
-    } else if let warn = configuration.unhandledNotice {
+    } else if let warn = configuration.notice {
       let conditions = waiting.reduce(into: Set()) { $0.formUnion($1.conditions) }
       let toReport = state.withLock { upkeep in
         upkeep.conditions.takeUnreported(of: upkeep.conditions.unknown(in: conditions))
@@ -91,15 +91,15 @@ extension Upkeep {
     for case let names? in configuration.rateLimits.map(\.names)
     where !names.contains(where: handlers.canPerform) {
       let reason = handlers.reasonForMissingHandler(named: names[0])
-      configuration.unhandledNotice?("a rate limit of the queue '\(name)' has no effect: \(reason)")
+      configuration.notice?("a rate limit of the queue '\(name)' has no effect: \(reason)")
     }
   }
 
-  /// Whether to call the configuration's `unhandledNotice`.
+  /// Whether to call the configuration's `notice`.
   ///
   /// Not in a shared store: another process may have a handler for the tasks.
   private var givesWarnings: Bool {
-    configuration.unhandledNotice != nil && store.sharing == nil
+    configuration.notice != nil && store.sharing == nil
   }
 
   /// Warns about waiting tasks without a handler, if such a task may have been added since the last

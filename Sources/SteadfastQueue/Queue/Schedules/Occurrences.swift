@@ -244,17 +244,10 @@ extension Occurrences {
   ) async throws -> TaskOccurrence? {
     let key = record.id.scheduleKey
     let date = record.id.occurrenceDate ?? record.availableDate
-    var retries = 0
-    var unanswered: ScheduleStep?
     for attempt in 0..<QueueStore.maxConflictRetries {
       guard let (schedule, bytes) = try await storedSchedule(for: key) else {
         return TaskOccurrence(date: date, delay: .zero, missedCount: 0, now: now)
       }
-      if let sent = unanswered, sent.bytes == bytes {
-        prepareEnqueuedEvent(of: sent)
-        report(sent)
-      }
-      unanswered = nil
       if schedule.replaced?.contains(record.id) == true { return nil }
       let isNext = schedule.id == record.id
       let begun = schedule.begun?.id == record.id ? schedule.begun : nil
@@ -280,17 +273,12 @@ extension Occurrences {
         attempt: attempt,
         after: schedule.overlaps && !isReplaced ? [] : [record.id]
       )
-      do {
-        // A power failure that loses the step also loses the occurrence's end.
-        if try await send(step, { try await storage.send($0, .relaxed).outcomes }) {
-          return isReplaced ? nil : occurrence
-        }
-        // If the task was removed, nothing can wait for it. Its lease is stale, too.
-        if try await storage.record(of: record.id) == nil { return nil }
-      } catch {
-        try await storage.waitToRetry(after: error, &retries)
-        unanswered = step
+      // A power failure that loses the step also loses the occurrence's end.
+      if try await send(step, { try await storage.persist($0, .relaxed) }) {
+        return isReplaced ? nil : occurrence
       }
+      // If the task was removed, nothing can wait for it. Its lease is stale, too.
+      if try await storage.record(of: record.id) == nil { return nil }
     }
     throw TaskQueueError.endlessConflictError(
       in: store,

@@ -74,7 +74,7 @@ extension Schedules {
       guard !outcomes.contains(where: \.refusesStep) else { return false }
       // An occurrence that was claimed in the meantime is under way.
       for (record, outcome) in zip(waiting, outcomes) where !outcome.isDone {
-        _ = try await storage.send([try await change(toBegunOccurrence: record.id, of: key)])
+        _ = try await storage.persist([try await change(toBegunOccurrence: record.id, of: key)])
       }
       return true
     }
@@ -104,23 +104,12 @@ extension Schedules {
 extension Schedules {
   /// Calls a closure that reads and changes a schedule, until it returns `true`.
   ///
-  /// The closure returns `false` if another process has changed the schedule in between. It is also
-  /// called again after a transient error of the store.
+  /// The closure returns `false` if another process has changed the schedule in between.
   private func changeSchedule(
     named name: String,
     _ body: (_ attempt: Int) async throws -> Bool
   ) async throws {
-    var retries = 0
-    for attempt in 0..<QueueStore.maxConflictRetries {
-      do {
-        guard try await body(attempt) else { continue }
-        // If the answer to an earlier try was lost, the try may have added tasks.
-        if retries > 0 { dispatch.lookForWork() }
-        return
-      } catch {
-        try await storage.waitToRetry(after: error, &retries)
-      }
-    }
+    for attempt in 0..<QueueStore.maxConflictRetries where try await body(attempt) { return }
     throw TaskQueueError.endlessConflictError(
       in: store,
       over: "the schedule '\(name)'",
@@ -460,7 +449,7 @@ extension Schedules {
     _ changes: [TaskChange],
     cancelling records: [TaskRecord]
   ) async throws -> [ChangeOutcome] {
-    if records.isEmpty { return try await storage.send(changes).outcomes }
+    if records.isEmpty { return try await storage.persist(changes) }
     let now = now
     let cancellations = records.map {
       TaskChange.cancel(.unclaimed($0.id), at: now, retains: false)

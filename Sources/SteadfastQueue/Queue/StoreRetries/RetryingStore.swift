@@ -6,11 +6,6 @@ import SystemFoundation
 final class RetryingStore: StoreWrapper {
   let base: any Persistence
   let retryPolicy: StoreRetryPolicy
-  /// For each new task that is being inserted: whether a claim has already returned the task.
-  ///
-  /// The store may throw an error although it has inserted a task. The task may be performed and
-  /// removed before the call is retried. Then the retry must not insert the task again.
-  private let insertions = Mutex<[TaskID: Bool]>([:])
 
   init(_ base: any Persistence, _ retryPolicy: StoreRetryPolicy) {
     self.base = base
@@ -20,64 +15,19 @@ final class RetryingStore: StoreWrapper {
   func open() async throws { try await retrying(.open) { try await base.open() } }
 
   func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
-    try await send(batch, durability).outcomes
+    try await retrying { try await base.apply(batch, durability: durability) }
   }
 
-  /// Applies a batch, and also returns whether it was sent to the store more than once.
-  func send(
+  /// Applies the changes that a handler makes during its attempt.
+  func applyInAttempt(
     _ batch: [TaskChange],
-    _ durability: Durability,
-    _ call: StoreRetryPolicy.Call = .other
-  ) async throws -> (outcomes: [ChangeOutcome], wasResent: Bool) {
-    let new = batch.compactMap(\.newTaskID)
-    if !new.isEmpty { insertions.withLock { for id in new { $0[id] = false } } }
-    defer { if !new.isEmpty { insertions.withLock { for id in new { $0[id] = nil } } } }
-    // A change that compares a value can't be retried: if the first try has set the value, the
-    // retry finds a different one, and is refused.
-    let isRepeatable = !batch.contains(where: \.comparesValue)
-    var retries = 0
-    while true {
-      do {
-        let outcomes = try await sendOnce(batch, durability, isFirst: retries == 0)
-        return (outcomes, retries > 0)
-      } catch {
-        guard isRepeatable,
-          await retryPolicy.waitToRetry(after: error, retries: retries, call)
-        else { throw error }
-        retries += 1
-      }
-    }
-  }
-
-  /// Sends a batch to the store once.
-  ///
-  /// If this is not the first try, leaves out new tasks that a claim has already returned.
-  private func sendOnce(
-    _ batch: [TaskChange],
-    _ durability: Durability,
-    isFirst: Bool
+    _ durability: Durability
   ) async throws -> [ChangeOutcome] {
-    let claimed = isFirst ? [] : Set(insertions.withLock { $0.filter(\.value) }.keys)
-    func isStored(_ change: TaskChange) -> Bool { change.newTaskID.map(claimed.contains) ?? false }
-    guard !claimed.isEmpty else { return try await base.apply(batch, durability: durability) }
-    let rest = batch.filter { !isStored($0) }
-    let outcomes = rest.isEmpty ? [] : try await base.apply(rest, durability: durability)
-    guard outcomes.count == rest.count else { return outcomes }
-    var next = outcomes.makeIterator()
-    return batch.compactMap { isStored($0) ? .done : next.next() }
+    try await retrying(.attempt) { try await base.apply(batch, durability: durability) }
   }
 
   func claim(_ request: ClaimRequest) async throws -> Claim {
-    let claim = try await retrying(.claim) { try await base.claim(request) }
-    if !claim.tasks.isEmpty {
-      insertions.withLock { insertions in
-        guard !insertions.isEmpty else { return }
-        for task in claim.tasks where insertions[task.lease.id] != nil {
-          insertions[task.lease.id] = true
-        }
-      }
-    }
-    return claim
+    try await retrying(.claim) { try await base.claim(request) }
   }
 
   func tasks(
@@ -112,15 +62,14 @@ final class RetryingStore: StoreWrapper {
     _ kind: StoreRetryPolicy.Call = .other,
     _ call: () async throws -> Value
   ) async throws -> Value {
-    var retries = 0
+    var retries = StoreRetryPolicy.Retries()
     while true {
       do {
-        return try await call()
+        let value = try await call()
+        if retries.count > 0 { retryPolicy.recordAnswer() }
+        return value
       } catch {
-        guard await retryPolicy.waitToRetry(after: error, retries: retries, kind) else {
-          throw error
-        }
-        retries += 1
+        guard await retryPolicy.waitToRetry(after: error, &retries, kind) else { throw error }
       }
     }
   }
@@ -140,14 +89,11 @@ extension Persistence {
   }
 }
 
-extension TaskChange {
-  fileprivate var comparesValue: Bool { if case .setValue = self { true } else { false } }
-}
-
 /// Decides whether a queue retries a call of its store, and waits before the retry.
 ///
-/// A call is retried as long as it throws a transient error, until the caller is cancelled. What
-/// else ends the retries depends on the kind of the call (``Call``).
+/// A call is retried as long as it throws a transient error, until the caller is cancelled. A call
+/// outside of a run is retried for ``TaskQueueConfiguration/storeTimeout``. What else ends the
+/// retries depends on the kind of the call (``Call``).
 final class StoreRetryPolicy: Sendable {
   /// The kinds of calls, which differ in when their retries end.
   enum Call {
@@ -173,20 +119,44 @@ final class StoreRetryPolicy: Sendable {
     var isCutShort = false
   }
 
+  /// The retries of a call.
+  struct Retries {
+    var count = 0
+    /// When the first try failed; `nil` if it has not failed.
+    fileprivate var start: Duration?
+  }
+
+  /// A time during which no call that was retried has succeeded.
+  private struct Outage: Sendable {
+    let start: Duration
+    /// When a call last failed.
+    var end: Duration
+    /// Whether the configuration's `notice` has reported the outage.
+    var isReported = false
+  }
+
   private struct State: Sendable {
     var stop = Stop()
     var isRunCancelled = false
     var retryCount = 0
+    var outage: Outage?
     var generator: SplitMix64
   }
 
   /// Whether calls of the kind `other` in the current Swift task count as `bestEffort`.
   @TaskLocal static var isBestEffort = false
+  /// Whether the current Swift task belongs to a run, which waits for the store without a limit.
+  @TaskLocal static var isOfRun = false
 
+  /// How long calls wait before the configuration's `notice` reports it.
+  private static let silentWait = Duration.seconds(5)
+
+  private let queue: String
+  private let store: any Persistence
   private let time: QueueTime
   private let events: EventHub
   private let availability: StoreAvailability
-  private let errorText: @Sendable (any Error) -> String
+  private let configuration: TaskQueueConfiguration
   private let state: Mutex<State>
   private let stops = Waiters<Void>()
 
@@ -197,15 +167,19 @@ final class StoreRetryPolicy: Sendable {
     .jittered(.proportional(0.5)).capped(at: .seconds(5))
 
   init(
+    _ queue: String,
+    _ store: any Persistence,
     _ configuration: TaskQueueConfiguration,
     _ time: QueueTime,
     _ events: EventHub,
     _ availability: StoreAvailability
   ) {
+    self.queue = queue
+    self.store = store
     self.time = time
     self.events = events
     self.availability = availability
-    errorText = configuration.errorText
+    self.configuration = configuration
     state = Mutex(State(generator: configuration.randomness.makeGenerator()))
   }
 
@@ -232,23 +206,36 @@ final class StoreRetryPolicy: Sendable {
   ///
   /// - Parameters:
   ///   - error: the error of the call.
-  ///   - retries: how often the call has already been retried.
+  ///   - retries: the retries of the call so far.
   ///   - call: the kind of the call.
   /// - Returns: Whether to retry the call.
-  func waitToRetry(after error: any Error, retries: Int, _ call: Call) async -> Bool {
+  func waitToRetry(after error: any Error, _ retries: inout Retries, _ call: Call) async -> Bool {
     let call = call == .other && Self.isBestEffort ? .bestEffort : call
     guard error.isTransientFailure, !Task.isCancelled, !stopsRetrying(call) else { return false }
-    let attempt = RetryAttempt(number: retries + 1)
-    let delay = state.withLock { Self.backoff.delay(after: attempt, using: &$0.generator) }
+    let now = time.stopwatch()
+    let start = retries.start ?? now
+    retries.start = start
+    let attempt = RetryAttempt(number: retries.count + 1)
+    var delay = state.withLock { Self.backoff.delay(after: attempt, using: &$0.generator) }
+    if !Self.isOfRun {
+      let rest = start + configuration.storeTimeout - now
+      guard rest > .zero, call != .open || !error.isProbablyLasting else { return false }
+      delay = min(delay, rest)
+    }
+    let reason = configuration.errorText(error)
     events.post(
-      .storeUnavailable(
-        reason: errorText(error),
-        retryDate: time.clock.date.storableDate(after: delay)
-      )
+      .storeUnavailable(reason: reason, retryDate: time.clock.date.storableDate(after: delay))
     )
-    await availability.markUnavailable {
+    let silence = recordFailure(at: now)
+    await availability.markUnavailable { [delay] in
       await withTaskGroup { group in
-        group.addTask { try? await self.time.wait(for: delay) }
+        group.addTask {
+          if silence < delay {
+            try? await self.time.wait(for: silence)
+            if !Task.isCancelled { self.reportOutage(because: reason) }
+          }
+          try? await self.time.wait(for: silence < delay ? delay - silence : delay)
+        }
         group.addTask { await self.waitUntilRetriesStop(of: call) }
         await group.next()
         group.cancelAll()
@@ -256,7 +243,44 @@ final class StoreRetryPolicy: Sendable {
     }
     guard !Task.isCancelled, !stopsRetrying(call) else { return false }
     state.withLock { $0.retryCount += 1 }
+    retries.count += 1
     return true
+  }
+
+  /// Records that a call has failed.
+  ///
+  /// - Returns: How long to wait before the outage is reported.
+  private func recordFailure(at now: Duration) -> Duration {
+    state.withLock { state in
+      // After a long time without a call, this is another outage.
+      var outage = state.outage ?? Outage(start: now, end: now)
+      if now - outage.end > .seconds(60) { outage = Outage(start: now, end: now) }
+      outage.end = now
+      state.outage = outage
+      return max(.zero, outage.start + Self.silentWait - now)
+    }
+  }
+
+  /// Tells the configuration's `notice` that calls wait for the store, once for each outage.
+  private func reportOutage(because reason: String) {
+    let isNew = state.withLock { state in
+      defer { state.outage?.isReported = true }
+      return state.outage?.isReported == false
+    }
+    guard isNew else { return }
+    configuration.notice?(
+      "the queue '\(queue)' has waited \(Self.silentWait.components.seconds) s for \(store), and goes "
+        + "on waiting: \(reason)"
+    )
+  }
+
+  /// Records that a call has succeeded that had failed before.
+  func recordAnswer() {
+    let wasReported = state.withLock { state in
+      defer { state.outage = nil }
+      return state.outage?.isReported == true
+    }
+    if wasReported { configuration.notice?("the queue '\(queue)' has reached \(store) again") }
   }
 
   private func stopsRetrying(_ call: Call) -> Bool {
@@ -322,46 +346,5 @@ extension Waiters<Void> {
         availability.isUnavailable ? () : nil
       }
     }
-  }
-}
-
-extension TaskChange {
-  /// Returns whether an earlier try has stored this change, if the store refuses a retry as stale.
-  ///
-  /// - Parameters:
-  ///   - record: the task's current record in the store; `nil` if there is none.
-  ///   - excludesOtherQueues: whether no other queue can have changed the task since the first try.
-  /// - Returns: Whether the task is in the state that it has after the change.
-  func wasStored(accordingTo record: TaskRecord?, excludesOtherQueues: Bool) -> Bool {
-    guard let record else {
-      return switch self {
-      // The change has removed the task, or retained it until it was pruned.
-      case .end, .remove: excludesOtherQueues
-      default: false
-      }
-    }
-    return switch self {
-    case .end(_, let end):
-      record.state == end.state && (record.finishedDate?.isStored(as: end.date) ?? false)
-    case .move(_, let move): move.wasStored(accordingTo: record)
-    case .memory(.suspend(_, let date, _, _)):
-      record.state == .suspended && record.availableDate.isStored(as: date)
-        // The task has already woken again.
-        || record.state == .waiting && record.availableDate.isStored(as: record.createdDate)
-    // If an earlier try has stored one of these changes, the store does not refuse a retry as
-    // stale.
-    default: false
-    }
-  }
-}
-
-extension TaskMove {
-  /// Returns whether a task's record is as it is after this move.
-  fileprivate func wasStored(accordingTo record: TaskRecord) -> Bool {
-    guard let availableDate else {
-      return record.state == state(from: kind == .resume ? .paused : .running)
-    }
-    return record.availableDate.isStored(as: availableDate)
-      && retryCount.map { $0 == record.retryCount } ?? true
   }
 }

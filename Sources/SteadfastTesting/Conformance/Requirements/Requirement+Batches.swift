@@ -35,6 +35,11 @@ extension PersistenceConformance.Requirement {
         + "of a different task with the same ID is refused.",
       check: checkInsertionsSentAgain
     ),
+    Self(
+      "batch.transient",
+      "A call that throws a transient error has stored nothing, so it can be made again.",
+      check: checkTransientErrors
+    ),
   ]
 
   private static func checkOutcomesOfBatch(in store: StoreProbe) async throws {
@@ -99,6 +104,20 @@ extension PersistenceConformance.Requirement {
       because: .insert(.numbered(1), onDuplicate: .keep),
       outcome: .identityTaken
     )
+  }
+
+  private static func checkTransientErrors(in store: StoreProbe) async throws {
+    var value: [UInt8]?
+    for number in 1...20 {
+      try await store.insert(.numbered(number))
+      let claimed = try await store.claim(1).tasks.first.required()
+      try store.expect("the claimed task", claimed.record.id.number, number)
+      try await store.apply(.succeed(claimed.lease, at: .second(1), retains: false))
+      let next = [UInt8(number)]
+      try await store.apply(.setValue(named: "count", from: value, to: next))
+      value = next
+    }
+    try await store.expectTasks([])
   }
 
   private static func checkInsertionsSentAgain(in store: StoreProbe) async throws {

@@ -22,7 +22,7 @@ import Testing
       persistence: store,
       configuration: TaskQueueConfiguration(
         maxConcurrentTasks: 4,
-        unhandledNotice: { [notices] in notices.add($0) }
+        notice: { [notices] in notices.add($0) }
       ),
       clock: clock
     )

@@ -216,12 +216,10 @@ import Testing
 
   @Test(arguments: [false, true])
   func `a queue of a group can complete a task of another queue`(
-    isAnswerLost: Bool
+    isUnavailable: Bool
   ) async throws {
     let store = FaultInjectingStore()
-    if isAnswerLost {
-      store.inject(.transientError, .afterEffect) { $0.changes.contains("complete") }
-    }
+    if isUnavailable { store.inject(.transientError) { $0.changes.contains("complete") } }
     let group = TaskQueueGroup(persistence: store, clock: test.clock)
     let first = try await group.addQueue("first")
     let second = try await group.addQueue("second")

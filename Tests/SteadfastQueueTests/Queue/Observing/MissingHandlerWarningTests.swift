@@ -17,7 +17,7 @@ import Testing
       name: "mail",
       configuration: TaskQueueConfiguration(
         cancelledRetention: cancelledRetention,
-        unhandledNotice: { notices.add($0) }
+        notice: { notices.add($0) }
       ),
       clock: clock
     )
@@ -70,7 +70,7 @@ import Testing
           .atMost(1, per: .seconds(1)), .atMost(2, per: .seconds(1), of: Note.self),
           .atMost(3, per: .seconds(1), named: "misspelt"),
         ],
-        unhandledNotice: { notices.add($0) }
+        notice: { notices.add($0) }
       ),
       clock: clock
     )

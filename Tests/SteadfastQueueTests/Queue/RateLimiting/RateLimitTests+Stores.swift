@@ -172,14 +172,11 @@ extension RateLimitTests {
     }
   }
 
-  @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
-  func `a stored limit is repaired even if the store fails temporarily`(
-    moment: FaultInjectingStore.Moment
-  ) async throws {
+  @Test func `a stored limit is repaired even if the store fails temporarily`() async throws {
     let store = FaultInjectingStore()
     let change = TaskChange.setValue(named: RateLimits.valueName, from: nil, to: [9, 9])
     #expect(try await store.apply([change], durability: .durable) == [.done])
-    store.inject(.transientError, moment) { call in
+    store.inject(.transientError) { call in
       call.changes.contains { change in
         if case .setValue(_, let old, _) = change { old == [9, 9] } else { false }
       }
@@ -249,7 +246,7 @@ extension RateLimitTests {
     let store = FaultInjectingStore()
     let queue = await makeQueue(limits: [.atMost(3, per: .seconds(60))], on: store)
     let tasks = try await queue.enqueue(contentsOf: makeMails(count: 2))
-    store.inject(.transientError, .afterEffect) { call in
+    store.inject(.transientError) { call in
       call.changes.contains { if case .setValue = $0 { true } else { false } }
     }
     try await withRunning(queue) {
@@ -258,10 +255,8 @@ extension RateLimitTests {
         #expect(outcome == .succeeded)
       }
     }
-    // The starts whose storing was not confirmed also count, so there may be too few starts, but
-    // never too many.
     #expect(startSeconds(labelled: "mail 0").count == 2)
-    #expect(clock.now.offset <= .seconds(62))
+    #expect(clock.now.offset <= .seconds(2))
   }
 
   @Test
@@ -285,24 +280,5 @@ extension RateLimitTests {
     #expect(startSeconds(labelled: "mail 0").count == 1)
     #expect(startSeconds(labelled: "mail 1").count == 1)
     #expect(try await b.count == 0)
-  }
-
-  @Test
-  func `a task postponed in a batch that the store doesn't confirm starts only once`() async throws
-  {
-    let store = FaultInjectingStore()
-    // The store returns later than after one interval.
-    let limit = RateLimit.atMost(2, per: .milliseconds(20), of: Mail.self, key: \.account)
-    let queue = await makeQueue(limits: [limit], on: store)
-    try await queue.enqueue(Mail())
-    #expect(try await queue.runAvailable() == 1)
-    // One of these two tasks starts, and the other is postponed.
-    try await queue.enqueue(contentsOf: makeMails(count: 2))
-    store.inject(.transientError, .afterEffect) { call in
-      call.changes.contains { if case .setValue = $0 { true } else { false } }
-    }
-    try await withRunning(queue) { try await clock.sleep(for: .seconds(5)) }
-    #expect(startSeconds(labelled: "mail 0").count == 3)
-    #expect(try await queue.count == 0)
   }
 }

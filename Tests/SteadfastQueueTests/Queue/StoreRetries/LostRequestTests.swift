@@ -84,37 +84,4 @@ import Testing
     #expect(try await queue.resume(task.id))
     #expect(try await task.record()?.state == .waiting)
   }
-
-  @Test
-  func `a restart that was stored by a call that failed isn't repeated during the next attempt`()
-    async throws
-  {
-    let configuration = TaskQueueConfiguration(maxConcurrentTasks: 2)
-    let queue = TaskQueue(persistence: store, configuration: configuration, clock: clock)
-    let log = Log<String>()
-    await queue.register(Note.self) { [clock] note, _ in
-      log.add(note.text)
-      try await clock.sleep(for: .seconds(100))
-    }
-    store.inject(.hang) { $0.changes.contains("pause") }
-    store.inject(.hang, .afterEffect) { $0.changes.contains("restart") }
-    store.inject(.transientError, .afterEffect) { $0.changes.contains("restart") }
-    let task = try await queue.enqueue(Note("a"))
-    try await withRunning(queue) {
-      try await clock.sleep(for: .seconds(1))
-      #expect(try await queue.pause(task.id))
-      // The worker stores the pause in a Swift task that is cancelled.
-      try await store.waitForHeldCalls()
-      #expect(try await queue.retry(task.id))
-      store.letGo()
-      try await store.waitForHeldCalls()
-      // Resuming the queue wakes the other worker, which claims the restarted task.
-      await queue.resume()
-      try await clock.sleep(for: .seconds(1))
-      store.letGo()
-      #expect(try await task.outcome() == .succeeded)
-    }
-    #expect(log.count == 2)
-    #expect(store.calls.count { $0.changes.contains("restart") } == 1)
-  }
 }

@@ -5,10 +5,8 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Tests changes that are sent to the store again, whether or not the first call took effect.
+/// Tests changes that are sent to the store again after transient errors.
 @Suite(.virtualTime) struct ResentChangeTests {
-  typealias Moment = FaultInjectingStore.Moment
-
   private let clock: VirtualClock
   private let log = Log<String>()
 
@@ -34,15 +32,11 @@ import Testing
     return queue
   }
 
-  private static let moments: [Moment] = [.beforeEffect, .afterEffect]
-
-  @Test(arguments: moments, StoreKind.allCases)
-  func `a new task whose insertion is sent again is stored once`(moment: Moment, kind: StoreKind)
-    async throws
-  {
+  @Test(arguments: StoreKind.allCases)
+  func `a new task whose insertion is sent again is stored once`(kind: StoreKind) async throws {
     try await kind.withStore { base in
       let store = FaultInjectingStore(base)
-      store.inject(.transientError, moment, times: 2) { $0.changes.contains("insert") }
+      store.inject(.transientError, times: 2) { $0.changes.contains("insert") }
       let queue = await makeQueue(on: store)
       let task = try await queue.enqueue(Note("a"))
       #expect(task.isNew)
@@ -53,25 +47,21 @@ import Testing
     }
   }
 
-  @Test(arguments: moments, [UniquePolicy.keep, .reject, .join, .replace])
+  @Test(arguments: [UniquePolicy.keep, .reject, .join, .replace])
   func `a new task with a key whose insertion is sent again is stored once`(
-    moment: Moment,
     policy: UniquePolicy
   ) async throws {
     let store = FaultInjectingStore()
-    store.inject(.transientError, moment, times: 2) { $0.changes.contains("insert") }
+    store.inject(.transientError, times: 2) { $0.changes.contains("insert") }
     let queue = await makeQueue(on: store)
     let task = try await queue.enqueue(Note("a"), uniqueKey: "k", onDuplicate: policy)
     #expect(task.isNew)
     #expect(try await queue.tasks().map(\.id) == [task.id])
   }
 
-  @Test(arguments: moments)
-  func `a sealed task is stored once, even if it is sealed again`(
-    moment: Moment
-  ) async throws {
+  @Test func `a sealed task is stored once, even if it is sealed again`() async throws {
     let faulty = FaultInjectingStore()
-    faulty.inject(.transientError, moment, times: 2) { $0.changes.contains("insert") }
+    faulty.inject(.transientError, times: 2) { $0.changes.contains("insert") }
     let queue = await makeQueue(on: faulty.sealingPayloads(with: TestSeal().payloadSeal))
     let tasks = try await queue.enqueue(contentsOf: ["a", "b"].map(Note.init))
     #expect(try await queue.tasks().map(\.id) == tasks.map(\.id))
@@ -79,30 +69,11 @@ import Testing
     #expect(log.entries == ["a", "b"])
   }
 
-  @Test func `a task that runs before its insertion is sent again is performed once`()
-    async throws
-  {
-    let shared = SharedStore(StoreSharing(pollInterval: .milliseconds(10)))
-    let store = FaultInjectingStore(shared.process())
-    let queue = await makeQueue(on: store)
-    store.inject(.transientError, .afterEffect) { $0.changes.contains("insert") }
-    try await withRunning(queue) {
-      let tasks = try await queue.enqueue(contentsOf: ["a", "takes long"].map(Note.init))
-      #expect(try await tasks[0].outcome() == .succeeded)
-      #expect(try await tasks[1].outcome() == .succeeded)
-    }
-    #expect(log.entries == ["a", "takes long"])
-    #expect(try await queue.count == 0)
-  }
-
-  @Test(arguments: moments, ["succeed", "retry", "abandon"])
-  func `the result of an attempt is stored and reported once`(
-    moment: Moment,
-    kind: String
-  ) async throws {
+  @Test(arguments: ["succeed", "retry", "abandon"])
+  func `the result of an attempt is stored and reported once`(kind: String) async throws {
     for base in [InMemoryStore() as any Persistence, SharedStore().process()] {
       let store = FaultInjectingStore(base)
-      store.inject(.transientError, moment, times: 2) { $0.changes.contains(kind) }
+      store.inject(.transientError, times: 2) { $0.changes.contains(kind) }
       let queue = await makeQueue(on: store)
       let events = queue.events
       let tasks = try await queue.enqueue(
@@ -128,38 +99,6 @@ import Testing
     }
   }
 
-  @Test(arguments: [("a", TaskOutcome.succeeded), ("is abandoned", .cancelled)])
-  func `a dependent's caller is notified even if the dependency's end isn't confirmed by the store`(
-    first: String,
-    outcome: TaskOutcome
-  ) async throws {
-    let store = FaultInjectingStore()
-    let queue = await makeQueue(on: store)
-    store.inject(.transientError, .afterEffect) {
-      $0.changes.contains("succeed") || $0.changes.contains("abandon")
-    }
-    let task = try await queue.enqueue(Note(first))
-    let next = try await queue.enqueue(Note("b"), options: TaskOptions(dependencies: [task.id]))
-    try await withRunning(queue) {
-      let found = try await next.outcome()
-      #expect(found == outcome)
-    }
-  }
-
-  @Test
-  func `a dependent's caller is notified of its cancellation even if the store doesn't confirm it`()
-    async throws
-  {
-    let store = FaultInjectingStore()
-    let queue = await makeQueue(on: store)
-    let task = try await queue.enqueue(Note("a"), delay: .seconds(60))
-    let next = try await queue.enqueue(Note("b"), options: TaskOptions(dependencies: [task.id]))
-    store.inject(.transientError, .afterEffect) { $0.changes.contains("cancel") }
-    async let outcome = next.outcome()
-    #expect(try await queue.cancel(task.id))
-    #expect(try await outcome == .cancelled)
-  }
-
   @Test
   func `a result stored after its lease expired is discarded, and the other queue's result counts`()
     async throws
@@ -182,12 +121,9 @@ import Testing
     }
   }
 
-  @Test(arguments: moments)
-  func `a running task is cancelled once, and the run continues`(
-    moment: Moment
-  ) async throws {
+  @Test func `a running task is cancelled once, and the run continues`() async throws {
     let store = FaultInjectingStore()
-    store.inject(.transientError, moment, times: 3) { $0.changes.contains("cancel") }
+    store.inject(.transientError, times: 3) { $0.changes.contains("cancel") }
     let queue = await makeQueue(on: store)
     let task = try await queue.enqueue(Note("takes long"))
     try await withRunning(queue) {
@@ -200,15 +136,13 @@ import Testing
     }
   }
 
-  @Test(arguments: moments)
-  func `commands for a waiting task are carried out and reported once`(moment: Moment) async throws
-  {
+  @Test func `commands for a waiting task are carried out and reported once`() async throws {
     let store = FaultInjectingStore()
     let queue = await makeQueue(on: store)
     let events = queue.events
     let task = try await queue.enqueue(Note("a"), delay: .seconds(60))
     for kind in ["pause", "resume", "reschedule", "restart", "cancel"] {
-      store.inject(.transientError, moment, times: 2) { $0.changes.contains(kind) }
+      store.inject(.transientError, times: 2) { $0.changes.contains(kind) }
     }
     #expect(try await queue.pause(task.id))
     #expect(try await task.record()?.state == .paused)
@@ -228,21 +162,16 @@ import Testing
     #expect(reported == ["enqueued", "paused", "resumed", "rescheduled", "retried", "cancelled"])
   }
 
-  @Test(arguments: moments)
-  func `after a transient error, an unconditional change is repeated, but a conditional one throws`(
-    moment: Moment
-  ) async throws {
+  @Test func `a change of a value is repeated, even if it compares the value`() async throws {
     let store = FaultInjectingStore()
     let queue = await makeQueue(on: store)
-    store.inject(.transientError, moment, times: 2) { $0.changes.contains("setValue") }
+    store.inject(.transientError, times: 2) { $0.changes.contains("setValue") }
     try await queue.setValue([1], named: "a")
     #expect(try await queue.value(named: "a") == [1])
-    store.inject(.transientError, moment, times: 1) { $0.changes.contains("setValue") }
-    await #expect(throws: TransientFault.self) {
-      try await queue.setValue([2], named: "a", replacing: [1])
-    }
-    #expect(try await queue.value(named: "a") == (moment == .afterEffect ? [2] : [1]))
-    store.inject(.transientError, moment, times: 2) { $0.changes.contains("setValue") }
+    store.inject(.transientError, times: 2) { $0.changes.contains("setValue") }
+    #expect(try await queue.setValue([2], named: "a", replacing: [1]))
+    #expect(try await queue.value(named: "a") == [2])
+    store.inject(.transientError, times: 2) { $0.changes.contains("setValue") }
     try await queue.pause(durability: .durable)
     #expect(try await queue.value(named: "a") != nil)
     try await queue.resume(durability: .durable)
