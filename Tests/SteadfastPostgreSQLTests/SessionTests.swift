@@ -242,7 +242,7 @@ struct SessionTests {
       let session = try await openSession(on: tables) { isFirst in
         guard !isFirst else { return }
         lookUps.add(1)
-        if lookUps.count == 12 { stop.entries[0].set() }
+        if lookUps.count == 12 { stop.entries[0].set(true) }
         throw PostgreSQLFailure(state: "08006", text: "FATAL:  gone", isConnectionLost: true)
       }
       stop.add(session.location.stop)

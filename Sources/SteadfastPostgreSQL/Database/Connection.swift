@@ -20,8 +20,10 @@ import SystemC
 
   private let handle: OpaquePointer
   private let substitutions: Substitutions
-  /// Whether to stop waiting for a response.
+  /// Whether to stop waiting for a response soon.
   private let stop: StopFlag
+  /// How long to wait for a response after ``stop`` was set, in milliseconds.
+  private static let lastPatience: Int32 = 5_000
   /// The names of the prepared statements, by their SQL.
   private var names: [StatementText: String] = [:]
   private var nameCount = 0
@@ -227,14 +229,17 @@ import SystemC
     var result: Int32 = 0
     while result == 0, left > 0 {
       result = unsafe poll(&file, 1, min(left, 1_000))
-      left = stop.isSet ? 0 : left - 1_000
+      left -= 1_000
+      if stop.isSet { left = min(left, Self.lastPatience) }
     }
     switch result {
     case 0:
       isOutOfSync = true
       throw PostgreSQLFailure(
         state: "08006",
-        text: "the server has not answered for \(patience / 1_000) s",
+        text: stop.isSet
+          ? "the server has not answered before the queue had to end"
+          : "the server has not answered for \(patience / 1_000) s",
         isConnectionLost: true
       )
     case -1 where errno != EINTR:
@@ -314,12 +319,12 @@ extension Rows {
   }
 }
 
-/// A flag that is set once, from any thread.
+/// A flag that any thread can set.
 final class StopFlag: Sendable {
   private let flag = Atomic(false)
 
   var isSet: Bool { flag.load(ordering: .relaxed) }
-  func set() { flag.store(true, ordering: .relaxed) }
+  func set(_ value: Bool) { flag.store(value, ordering: .relaxed) }
 }
 
 /// The error of libpq or of the server for a failed call.

@@ -64,7 +64,7 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
   public let description: String
   package let use: (any StoreUse)?
   package var hasTransientErrors: Bool { true }
-  package func stopWaiting() { core.location.stop.set() }
+  package func setWaiting(_ waits: Bool) { core.location.stop.set(!waits) }
 
   let core: StoreCore
 

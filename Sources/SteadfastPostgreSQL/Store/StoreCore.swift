@@ -64,7 +64,7 @@ final class StoreCore: StoreCalls {
     }
     try startThreads()
     if call.endsStore {
-      location.close.set()
+      location.close.set(true)
       opening.recordLastCall()
       endOthers()
     }

@@ -7,17 +7,17 @@ package protocol UnsharedStore: Persistence {
   /// Whether calls may fail temporarily because another program blocks the store.
   var hasTransientErrors: Bool { get }
 
-  /// Ends the waits of calls for a server that does not respond, from now on.
+  /// Makes calls no longer wait for a server that does not respond, or wait again.
   ///
-  /// A queue calls this when the time for its shutdown has passed.
-  func stopWaiting()
+  /// A queue calls this when the time for its run has passed, and again when the run has ended.
+  func setWaiting(_ waits: Bool)
 }
 
 extension UnsharedStore {
   /// `false`: no other program blocks the store.
   package var hasTransientErrors: Bool { false }
   /// Does nothing.
-  package func stopWaiting() {}
+  package func setWaiting(_ waits: Bool) {}
 }
 
 /// A record of which queue runs on a store.

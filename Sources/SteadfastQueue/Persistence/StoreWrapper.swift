@@ -13,7 +13,7 @@ extension StoreWrapper {
   var hints: AsyncStream<Void>? { base.hints }
   var use: (any StoreUse)? { base.useIfKnown }
 
-  func stopWaiting() { (base as? any UnsharedStore)?.stopWaiting() }
+  func setWaiting(_ waits: Bool) { (base as? any UnsharedStore)?.setWaiting(waits) }
 
   func open() async throws { try await base.open() }
 

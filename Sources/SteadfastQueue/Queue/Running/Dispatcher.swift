@@ -151,7 +151,7 @@ extension Dispatcher {
   func cutShort(by event: (inout WorkMachine) -> Void = { $0.cutShort() }) {
     machine.withLock { event(&$0) }
     notifyOfStop()
-    (store as? any UnsharedStore)?.stopWaiting()
+    storage.setWaiting(false)
     for interrupt in signals.interrupts { interrupt.signal() }
   }
 

@@ -31,10 +31,14 @@ extension QueueCore {
     guard try beginRunUnlessShutDown(mode, use, claimBatch: claimBatch) else { return 0 }
     if let budget { upkeep.state.withLock { $0.budget = budget } }
     dispatch.updateRetryPolicy()
-    await withTimeLimits(budget) {
-      await prepareRun()
-      await RealWork.reportingWait({ _ in self.whyRunGoesOn }) { await runWorkers(mode) }
-      if budget != nil { await storeRunTimes() }
+    await withTaskCancellationHandler {
+      await withTimeLimits(budget) {
+        await prepareRun()
+        await RealWork.reportingWait({ _ in self.whyRunGoesOn }) { await runWorkers(mode) }
+        if budget != nil { await storeRunTimes() }
+      }
+    } onCancel: {
+      storage.setWaiting(false)
     }
     let (failure, wasCancelled, hasEnded, attemptCount) = dispatch.machine.withLock { machine in
       machine.end()
@@ -44,6 +48,7 @@ extension QueueCore {
       return (machine.failure, machine.wasCancelled, machine.hasEnded, machine.attemptCount)
     }
     dispatch.updateRetryPolicy()
+    storage.setWaiting(true)
     dispatch.signals.notifyOfRunEnd()
     if hasEnded { finishShutDown() }
     if let failure { throw failure }

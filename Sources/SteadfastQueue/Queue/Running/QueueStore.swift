@@ -31,6 +31,9 @@ final class QueueStore: Sendable {
     front = retryingStore ?? persistence
   }
 
+  /// Makes calls in progress no longer wait for a server that does not respond, or wait again.
+  func setWaiting(_ waits: Bool) { (front as? any UnsharedStore)?.setWaiting(waits) }
+
   /// Throws if the queue's name, its configuration or the store's ``StoreSharing`` is invalid.
   func checkCanOpen() throws(TaskQueueError) { try validity.get() }
 }

@@ -129,6 +129,26 @@ import Testing
       #expect(clock.now.offset == .seconds(7))
       await #expect(throws: TaskQueueError.self) { try await group.waitForAll() }
     }
+    // Other calls may wait when the run has ended.
+    #expect(patient.settings.entries == [false, true])
+  }
+
+  @Test func `a run that is cancelled, or has no time left, stops its store from waiting`()
+    async throws
+  {
+    let patient = PatientStore()
+    let queue = makeQueue(on: patient)
+    await queue.register(Note.self) { [clock] _, _ in try? await clock.sleep(for: .seconds(1)) }
+    try await queue.enqueue(Note("a"))
+    await #expect(throws: TaskQueueError.self) { try await queue.run(within: .seconds(5)) }
+    #expect(patient.settings.entries == [false, true])
+    #expect(clock.now.offset == .seconds(5))
+    let run = Task(executorPreference: VirtualTime.current?.executor) { try await queue.run() }
+    try await clock.sleep(for: .seconds(5))
+    run.cancel()
+    await #expect(throws: TaskQueueError.self) { try await run.value }
+    #expect(patient.settings.entries.suffix(2) == [false, true])
+    #expect(clock.now.offset == .seconds(10))
   }
 }
 
@@ -153,7 +173,13 @@ private final class PatientStore: ForwardingStore, UnsharedStore {
   let hasTransientErrors = true
   private let waiting = Mutex<CheckedContinuation<Void, Never>?>(nil)
 
-  func stopWaiting() { waiting.withLock { $0.take() }?.resume() }
+  /// The calls of ``setWaiting(_:)``.
+  let settings = Log<Bool>()
+
+  func setWaiting(_ waits: Bool) {
+    settings.add(waits)
+    if !waits { waiting.withLock { $0.take() }?.resume() }
+  }
 
   func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
     guard batch.first?.end != nil else {
