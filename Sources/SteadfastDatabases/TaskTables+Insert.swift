@@ -214,12 +214,9 @@ private struct KeyTwin {
 }
 
 extension TaskRecord {
-  /// Returns the values of the columns that the caller of an insertion chooses.
-  ///
-  /// A table differs from an insertion by a statement in two of these columns, for which the
-  /// arguments `role` and `link` are the values. `role` comes after the unique key, and `link`
-  /// after the dependency rule.
-  package func definitionValues(payload: SQLValue, role: SQLValue, link: SQLValue) -> [SQLValue] {
+  /// Returns the values of the columns from `id` to `uses_backoff`, with which each insertion
+  /// begins.
+  package func firstValues(payload: SQLValue) -> [SQLValue] {
     [
       .id(id),
       .text(name),
@@ -232,6 +229,16 @@ extension TaskRecord {
       .date(availableDate),
       .limit(maxRetries),
       .flag(usesBackoff),
+    ]
+  }
+
+  /// Returns the values of the columns that the caller of an insertion chooses.
+  ///
+  /// A table differs from an insertion by a statement in two of these columns, for which the
+  /// arguments `role` and `link` are the values. `role` comes after the unique key, and `link`
+  /// after the dependency rule.
+  package func definitionValues(payload: SQLValue, role: SQLValue, link: SQLValue) -> [SQLValue] {
+    firstValues(payload: payload) + [
       .text(StoredKey.string(for: uniqueKey, in: queue)),
       role,
       .date(uniqueUntil),

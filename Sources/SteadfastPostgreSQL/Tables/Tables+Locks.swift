@@ -353,18 +353,7 @@ extension Tables {
   ]
 
   private static func values(of record: TaskRecord, _ payload: [UInt8]) -> [SQLValue] {
-    [
-      .id(record.id),
-      .text(record.name),
-      .text(record.queue),
-      .bytes(payload),
-      .text(record.payload.format.rawValue),
-      .integer(record.payload.version),
-      .integer(record.priority.rawValue),
-      .date(record.createdDate),
-      .date(record.availableDate),
-      .limit(record.maxRetries),
-      .flag(record.usesBackoff),
+    record.firstValues(payload: .bytes(payload)) + [
       .text(arrayLiteral(of: record.conditions.map(\.rawValue))),
       .text(arrayLiteral(of: record.tags)),
       .duration(record.timeLimit),

@@ -201,14 +201,22 @@ extension Tables {
     select \(Connection.columns), seq from steadfast_task where seq = ?1
     """
 
-  static let readyNames = """
-    with recursive step (name) as (
-      select (select name from \(readyTasksByName) and queue = ?1 order by name limit 1)
+  /// Returns a `with` clause whose table `step` has each value of a column once among the tasks of
+  /// the queue `?1`, and then null.
+  private static func step(through column: String, of tasks: String) -> String {
+    """
+    with recursive step (\(column)) as (
+      select (select \(column) from \(tasks) and queue = ?1 order by \(column) limit 1)
       union all
-      select (select name from \(readyTasksByName) and queue = ?1 and name > step.name
-        order by name limit 1)
-      from step where step.name is not null
+      select (select \(column) from \(tasks) and queue = ?1 and \(column) > step.\(column)
+        order by \(column) limit 1)
+      from step where step.\(column) is not null
     )
+    """
+  }
+
+  static let readyNames = """
+    \(step(through: "name", of: readyTasksByName))
     select name from step where name is not null
     """
 
@@ -228,13 +236,7 @@ extension Tables {
   /// There are such tasks only if the clock was set back, or if the clock of the process that
   /// inserted them is ahead.
   static let firstLaterDate = """
-    with recursive step (rank) as (
-      select (select rank from \(dueTasks) and queue = ?1 order by rank limit 1)
-      union all
-      select (select rank from \(dueTasks) and queue = ?1 and rank > step.rank
-        order by rank limit 1)
-      from step where step.rank is not null
-    )
+    \(step(through: "rank", of: dueTasks))
     select min((select available_date from \(readyTasks) and queue = ?1 and rank = step.rank
         and available_date > ?2 order by available_date limit 1))
     from step

@@ -34,8 +34,6 @@ public final class FaultInjectingStore: Persistence {
   private struct Encounter {
     let rules: [Rule]
     let restoreCount: Int
-    /// Whether the call makes changes other than extensions of claims.
-    let makesChanges: Bool
   }
 
   private let base: any Persistence
@@ -138,19 +136,21 @@ extension FaultInjectingStore {
         state.rules[index].callsLeft -= 1
       }
       state.rules.removeAll { $0.callsLeft <= 0 }
-      let makesChanges = changes.contains { if case .extend = $0 { false } else { true } }
-      return Encounter(rules: met, restoreCount: state.restoreCount, makesChanges: makesChanges)
+      return Encounter(rules: met, restoreCount: state.restoreCount)
     }
   }
 
-  private func applyFaults(of encounter: Encounter, at moment: Moment) async throws {
+  private func applyFaults(
+    of encounter: Encounter,
+    at moment: Moment,
+    _ changes: [TaskChange]
+  ) async throws {
     func isOver() -> Bool { state.withLock { $0.restoreCount } != encounter.restoreCount }
     for rule in encounter.rules where rule.moment == moment {
       if isOver() { return }
       switch rule.fault {
       case .error(let error):
-        if moment == .afterEffect, encounter.makesChanges { try checkIsFinal(error) }
-        throw error
+        throw moment == .afterEffect ? finalError(error, after: changes) : error
       case .hang: await held.hold(unless: isOver)
       // If the caller is cancelled, the delay ends early, but the call still runs to its end.
       case .delay(let duration, let clock): try? await clock.wait(for: duration)
@@ -158,10 +158,13 @@ extension FaultInjectingStore {
     }
   }
 
-  /// Throws if an error that comes after the effect of a change is transient.
-  private func checkIsFinal(_ error: any Error) throws(MisplacedFault) {
-    guard let error = error as? any PersistenceError, error.isTransient else { return }
-    throw MisplacedFault(error: error)
+  /// Returns the error to throw after changes were made: another one if the error is transient, but
+  /// the changes do more than extend claims.
+  private func finalError(_ error: any Error, after changes: [TaskChange]) -> any Error {
+    guard let transient = error as? any PersistenceError, transient.isTransient,
+      changes.contains(where: { if case .extend = $0 { false } else { true } })
+    else { return error }
+    return MisplacedFault(error: transient)
   }
 
   private func perform<Result: Sendable>(
@@ -170,9 +173,9 @@ extension FaultInjectingStore {
     _ body: () async throws -> Result
   ) async throws -> Result {
     let encounter = try recordCall(kind, changes)
-    try await applyFaults(of: encounter, at: .beforeEffect)
+    try await applyFaults(of: encounter, at: .beforeEffect, changes)
     let result = try await body()
-    try await applyFaults(of: encounter, at: .afterEffect)
+    try await applyFaults(of: encounter, at: .afterEffect, changes)
     return result
   }
 }

@@ -267,16 +267,13 @@ extension Results {
     if !meaning.tasks.isEmpty { try? await correctOutcomes(of: meaning.tasks) }
   }
 
-  /// The `Results` of this queue and of the other queues in its group.
-  var resultsOfGroup: [Results] { [self] + (storage.group?.otherQueues.map(\.results) ?? []) }
-
   /// Makes the workers of each queue in the group look for work, because a claim during a failed
   /// call may have skipped the tasks that the call was to change.
   ///
   /// After an error that is not transient, only the store knows what is stored. The next claim of
   /// each queue then looks up which awaited tasks have ended.
   func lookAgain(after error: any Error) {
-    for queue in resultsOfGroup {
+    for queue in [self] + (storage.group?.otherQueues.map(\.results) ?? []) {
       if !error.isTransientFailure {
         queue.observers.mayHaveUnreportedOutcomes.store(true, ordering: .releasing)
         queue.upkeep.state.withLock { state in
