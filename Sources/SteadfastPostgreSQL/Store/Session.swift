@@ -173,8 +173,8 @@ final class Session {
 
   /// Makes the changes of `body` in a transaction that costs one round trip.
   ///
-  /// `body` must only send statements. Because they arrive together, the server performs them in
-  /// one transaction without being told to begin and to commit.
+  /// `body` must only send statements. The server performs statements that arrive together in one
+  /// transaction, which needs no `begin` and no `commit`.
   ///
   /// Retries like ``transaction(isDurable:isRepeatable:_:)``. With `isRepeatable`, the transaction
   /// may have been stored already when `body` is called again.

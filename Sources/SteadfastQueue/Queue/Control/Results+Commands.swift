@@ -375,7 +375,6 @@ extension Results {
     }
     dispatch.signals.settlement.resumeAll(with: .success(()))
   }
-
 }
 
 /// The error for a cancelled caller that would have to wait for another call.

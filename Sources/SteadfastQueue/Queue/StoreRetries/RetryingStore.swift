@@ -261,7 +261,7 @@ final class StoreRetryPolicy: Sendable {
     }
   }
 
-  /// Tells the configuration's `notice` that calls wait for the store, once for each outage.
+  /// Calls the configuration's `notice`, once for each outage.
   private func reportOutage(because reason: String) {
     let isNew = state.withLock { state in
       defer { state.outage?.isReported = true }
