@@ -97,20 +97,26 @@ struct LostConnectionTests {
       let connection = "\(tables.connection) application_name=\(tables.prefix)"
       let store = PostgreSQLStore(connection, prefix: tables.prefix)
       let failures = CausedFailures()
+      let performed = Log<Int>()
       Thread.detachNewThread {
         guard let database = try? tables.database() else { return }
+        // Sessions are terminated only when a task has begun since the last time. On a slow machine,
+        // a session would otherwise never live long enough for a statement, and nothing would move.
+        var count = -1
         while !failures.isOver {
+          let isMoving = performed.entries.count > count
+          count = performed.entries.count
           let ended = try? database.first(
             """
             select count(pg_terminate_backend(pid)), pg_sleep(0.1) from pg_stat_activity
             where application_name = $1::text
             """,
-            .text(tables.prefix)
+            .text(isMoving ? tables.prefix : "none of \(tables.prefix)")
           ) { $0.integer(0) }
           failures.add(ended ?? 0)
         }
       }
-      try await performTasks(on: store, until: { failures.count >= 20 })
+      try await performTasks(on: store, until: { failures.count >= 20 }, performed: performed)
       failures.end()
     }
   }
@@ -164,9 +170,9 @@ struct LostConnectionTests {
   /// Enqueues and performs tasks until an event occurs, and checks that each task was performed.
   private func performTasks(
     on store: PostgreSQLStore,
-    until isEnough: @escaping @Sendable () -> Bool
+    until isEnough: @escaping @Sendable () -> Bool,
+    performed: Log<Int> = Log()
   ) async throws {
-    let performed = Log<Int>()
     let queue = TaskQueue(
       persistence: store,
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 4, maxInterruptions: 1_000)
