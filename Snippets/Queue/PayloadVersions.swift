@@ -46,4 +46,14 @@ await queue.register(Comment.self) { comment, context in
 }
 try await queue.enqueue(Comment(text: "from this year", language: "en"))
 try await queue.runAvailable()
+// snippet.newer
+let newer = try await queue.tasks(
+  matching: TaskFilter(
+    names: [Comment.taskName],
+    states: [.waiting],
+    unhandledBy: [Comment.taskName: Comment.schemaVersion]
+  )
+)
+// snippet.end
+print("\(newer.count) comments wait for a newer version")
 try await store.close()

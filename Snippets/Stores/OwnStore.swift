@@ -154,6 +154,8 @@ extension Document {
       waiting.filter { entry in
         entry.record.availableDate <= request.now
           && entry.record.conditions.isSubset(of: request.conditions)
+          && entry.record.payload.version
+            <= request.version(for: entry.record.name)
       }
       .sorted { left, right in
         let (first, second) = (left.record, right.record)
@@ -263,7 +265,8 @@ extension Document {
       let along = remove(id)
       guard others else { return .done }
       return .doneWithConsequences(Consequences(tasks: along))
-    case .broad(.unpark(let name, let queue)): unpark(name, in: queue)
+    case .broad(.unpark(let name, let queue, let version)):
+      unpark(name, in: queue, below: version)
     case .broad(.prune(let state, let date, let count, let now, let queue)):
       prune(state, in: queue, endedBefore: date, keeping: count, now)
     case .broad(.rebase(let date)): rebase(to: date)
@@ -746,11 +749,18 @@ extension TaskRecord {
 // snippet.end
 
 extension Document {
-  private mutating func unpark(_ name: String, in queue: String) {
+  private mutating func unpark(
+    _ name: String,
+    in queue: String,
+    below version: Int?
+  ) {
     for entry in entries.values where entry.record.state == .parked {
       guard entry.record.name.utf8.elementsEqual(name.utf8),
         entry.record.queue.utf8.elementsEqual(queue.utf8)
       else { continue }
+      if let version, let known = entry.record.parkedVersion, known >= version {
+        continue
+      }
       _ = change(.unclaimed(entry.record.id)) { $0.state = .waiting }
     }
   }
@@ -863,6 +873,7 @@ extension Entry: Codable {
     case uniqueKey, keyRole, uniqueUntil, latestDate, orderKey, blocksOrderOnFailure, conditions
     case dependencies, queue, tags, timeLimit, expiryDate, state, availableDate, countedFrom
     case retryCount, interruptionCount, lastError, failedDate, earlierFailures, isPostponed
+    case parkedVersion
     case finishedDate
     case place, number, token, memory
   }
@@ -916,6 +927,7 @@ extension Entry: Codable {
       lastError: try valueIfAny(.lastError),
       failedDate: try valueIfAny(.failedDate),
       earlierFailures: earlier.map { TaskFailure(reason: $0.reason, date: $0.date) },
+      parkedVersion: try valueIfAny(.parkedVersion),
       isPostponed: try value(.isPostponed),
       finishedDate: try valueIfAny(.finishedDate)
     )
@@ -961,6 +973,7 @@ extension Entry: Codable {
     try keep(record.failedDate, .failedDate)
     let earlier = record.earlierFailures.map { EarlierFailure(reason: $0.reason, date: $0.date) }
     if !earlier.isEmpty { try keep(earlier, .earlierFailures) }
+    if let version = record.parkedVersion { try keep(version, .parkedVersion) }
     try keep(record.isPostponed, .isPostponed)
     try keep(record.finishedDate, .finishedDate)
     let remembered = memory.names.map { name in

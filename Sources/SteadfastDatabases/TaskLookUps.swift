@@ -152,6 +152,13 @@ private struct FilterCondition {
       add(states, readsInOrder: readsInOrder, isBroad: filter.ids == nil)
     }
     if let met = filter.unmetBy { add("not conditions <@ $::text[]", met.map(\.rawValue)) }
+    if let versions = filter.unhandledBy {
+      // Most handlers have the same version.
+      let names = Dictionary(grouping: versions.keys) { versions[$0] ?? .max }
+      for (version, names) in names.sorted(by: { $0.key < $1.key }) {
+        add("not (name = any ($::text[]) and schema_version <= \(version))", names)
+      }
+    }
     if let tags = filter.tags { add("tags && $::text[]", tags) }
     if let isPostponed = filter.isPostponed { add("put_off = $", .flag(isPostponed)) }
     if let remembers = filter.remembers { add("(memory_size > 0) = $", .flag(remembers)) }

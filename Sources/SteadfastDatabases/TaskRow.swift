@@ -47,6 +47,7 @@ package enum TaskColumns {
     "state", "retry_count", "interruption_count", "last_error", "failed_date", "earlier_failures",
     "put_off", "memory_size", "finished_date", "dependency_rule", "follower", "cause",
     "name_count", "batch_total", "batch_succeeded", "batch_failed", "counted_from",
+    "parked_version",
   ]
 
   /// The number of columns, which is also the number of the first column after them.
@@ -121,6 +122,7 @@ extension TaskRow {
       lastError: unlessNull(24, text),
       failedDate: unlessNull(25, date),
       earlierFailures: try StoredFailures.read(unlessNull(26, text)),
+      parkedVersion: StoredVersion.version(in: integer(38)),
       isPostponed: flag(27),
       finishedDate: unlessNull(29, date)
     )
@@ -190,6 +192,13 @@ enum StoredFailures {
       throw UnreadableRow(column: "earlier_failures")
     }
   }
+}
+
+/// The greatest payload version that the program knew that parked a task, as it is stored.
+package enum StoredVersion {
+  package static func integer(for version: Int?) -> SQLValue { .integer(version ?? .min) }
+
+  static func version(in integer: Int) -> Int? { integer == .min ? nil : integer }
 }
 
 /// A key as it is stored: prefixed with the name of its queue, so that queues never share a key.

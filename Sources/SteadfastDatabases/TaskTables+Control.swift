@@ -52,14 +52,21 @@ extension TaskTables {
     ).first
   }
 
-  func unparkTasks(named name: String, in queue: String) throws -> ChangeOutcome {
+  func unparkTasks(
+    named name: String,
+    in queue: String,
+    below version: Int?
+  ) throws -> ChangeOutcome {
     let found = try database.allRows(
       """
       select id, order_key from steadfast_task
-      where queue = $1 and name = $2 and state = 'parked' order by position for update
+      where queue = $1 and name = $2 and state = 'parked'
+        and ($3::bigint is null or parked_version < $3)
+      order by position for update
       """,
       .text(queue),
-      .text(name)
+      .text(name),
+      .integer(version)
     ) { row in (id: row.id(0), orderKey: row.unlessNull(1, row.text)) }
     try database.send(TaskStatements.unpark, forEach: found.compactMap(\.id))
     changedOrderKeys += found.compactMap(\.orderKey)

@@ -112,7 +112,8 @@ extension TaskTables {
       return try suspend(lease, until: date, awaiting: names, countedFrom: origin)
     case .memory(.complete(let id, let name, let value)):
       return try complete(id, named: name, value: value)
-    case .broad(.unpark(let name, let queue)): return try unparkTasks(named: name, in: queue)
+    case .broad(.unpark(let name, let queue, let version)):
+      return try unparkTasks(named: name, in: queue, below: version)
     case .broad(.prune(let state, let date, let count, let now, let queue)):
       return try prune(state, in: queue, endedBefore: date, keepingLatest: count, now: now)
     case .broad(.rebase(let date)): return try rebase(to: date)
@@ -130,6 +131,13 @@ extension TaskTables {
       return try restart(entry, at: date, forgetsMemory: move.forgetsMemory)
     }
     try self.move(entry, RowMove(move, from: entry.state, to: state))
+    if move.kind == .park {
+      try database.send(
+        "update steadfast_task set parked_version = $2 where id = $1",
+        .id(entry.id),
+        StoredVersion.integer(for: move.knownVersion)
+      )
+    }
     guard move.yieldsToSuccessor, let date = move.availableDate else { return .done }
     return try replaceWithSuccessor(entry, at: date) ?? .done
   }

@@ -540,7 +540,7 @@ class Tasks:
             "key": fields.text, "order": fields.text, "uniqueUntil": fields.date, "latestDate": fields.date, "limit": fields.duration, "expires": fields.date,
             "schema": fields.integer, "retries": fields.count, "interruptions": fields.count,
             "error": fields.text, "failed": fields.date, "earlier": fields.failures,
-            "ended": fields.date,
+            "knows": fields.integer, "ended": fields.date,
         }  # fmt: skip
         for name, read in readers.items():
             if fields.has(name):
@@ -834,6 +834,9 @@ class Tasks:
         task = self.task(fields, "running")
         self.note(fields, task)
         task["state"] = "parked"
+        task.pop("knows", None)
+        if fields.has("knows"):
+            task["knows"] = fields.integer("knows")
         self.move(task["id"])
 
     def do_pause(self, fields):
@@ -1002,8 +1005,11 @@ class Tasks:
 
     def do_unpark(self, fields):
         name, queue = fields.text("name"), fields.queue()
+        version = fields.integer("knows") if fields.has("knows") else None
         for task in self.in_order(lambda t: t["state"] == "parked" and t["name"] == name):
-            if task.get("queue", "") == queue:
+            knows = task.get("knows")
+            is_older = version is None or knows is None or knows < version
+            if task.get("queue", "") == queue and is_older:
                 self.wait(task)
 
     def do_prune(self, fields):
@@ -1074,6 +1080,8 @@ class Tasks:
                 del task["role"]
             if task["putOff"] == (task.get("retries", 0) > 0):
                 del task["putOff"]
+            if task["state"] != "parked":
+                task.pop("knows", None)
             if task["from"] == self.usual_origin(task):
                 del task["from"]
             elif task["from"] is None:

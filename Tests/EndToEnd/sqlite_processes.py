@@ -3,7 +3,8 @@
     python3 Tests/EndToEnd/sqlite_processes.py PROGRAM [--tasks 3000] [--seed 1]
 
 PROGRAM is SQLiteWorker, built with the trait SQLite. Four processes perform tasks. Some are killed, and
-one is stopped for longer than its claims last. Then bad databases get one clear sentence each.
+one is stopped for longer than its claims last. Then a program is replaced by its next version, one process
+after another, while both add tasks. Then bad databases get one clear sentence each.
 """
 
 import argparse
@@ -108,6 +109,46 @@ def check_processes(score, program, folder, count, dice):
     print(f"{count} tasks, {len(victims)} victims, {again} tasks performed again", flush=True)
 
 
+def check_deployment(score, program, folder, count):
+    """Three processes get the next version of the program, one after another."""
+    database = folder / "deployment.sqlite"
+    lines = queue.Queue()
+    workers = [Worker([program, command, database], lines) for command in ("work", "work", "work-new")]
+    begun = collections.defaultdict(set)
+    new, added, part = set(), set(), max(1, count // 20)
+
+    def note_all():
+        while not lines.empty():
+            worker, task, _ = lines.get()
+            begun[task].add(worker)
+
+    old = set(workers[:2])
+    for step in range(10):
+        for command in ("fill", "fill-new"):
+            tasks = set(run(program, command, database, part).stdout.split())
+            added |= tasks
+            new |= tasks if command == "fill-new" else set()
+        if step in (3, 6):
+            victim = 0 if step == 3 else 1
+            workers[victim].kill()
+            workers[victim] = Worker([program, "work-new", database], lines)
+        note_all()
+    end = time.monotonic() + 60
+    while left(database) and time.monotonic() < end:
+        time.sleep(0.1)
+    with sqlite3.connect(database, timeout=30) as connection:
+        states = connection.execute("select state, count(*) from steadfast_task group by 1").fetchall()
+    for worker in workers:
+        worker.kill()
+    note_all()
+    score.check(not states, "all tasks of both versions have ended, and none is parked:", str(states))
+    score.check(set(begun) == added and len(added) == 20 * part, "each task was performed:",
+                f"{len(added - set(begun))} of {len(added)} were not")
+    wrong = [task for task in new if begun[task] & old]
+    score.check(not wrong, "the old version performed no task of the new one:", str(wrong[:3]))
+    print(f"a deployment over 3 processes: {len(added)} tasks, {len(new)} of the new version", flush=True)
+
+
 def refuses(score, program, promise, database, *words, **options):
     before = database.read_bytes() if database.is_file() else None
     process = run(program, "open", database, **options)
@@ -156,6 +197,7 @@ def main():
         folder = pathlib.Path(folder)
         os.chmod(folder, 0o755)
         check_processes(score, program, folder, arguments.tasks, random.Random(arguments.seed))
+        check_deployment(score, program, folder, arguments.tasks)
         bad = folder / "bad"
         bad.mkdir()
         check_bad_input(score, program, bad)

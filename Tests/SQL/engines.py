@@ -238,11 +238,13 @@ class PostgreSQLSession(Psql):
     def lock_values_text(self, names):
         return filled("lock the values", [self.array(names)])
 
-    def claim(self, names, limit, second, conditions, queue="", others=0):
+    def claim(self, names, limit, second, conditions, queue="", others=0, versions=None):
+        known = (versions or {}).items()
         rooms = "{" + ",".join(["1000"] * len(names)) + "}"
         rows = self.run(
             "claim", self.array(names), rooms, others, limit, date(second), self.lease(20),
-            self.array(conditions), queue)
+            self.array(conditions), queue, self.array(name for name, _ in known),
+            "{" + ",".join(str(version) for _, version in known) + "}")
         return sorted(number(row[0]) for row in rows)
 
     def wait_until_blocked(self, other):
@@ -347,12 +349,12 @@ class SQLiteSession:
     def lock_values_text(self, names):
         return "select 1"
 
-    def claim(self, names, limit, second, conditions, queue="", others=0):
+    def claim(self, names, limit, second, conditions, queue="", others=0, versions=None):
         claimed = []
         for name in names:
             rows = self.run(
                 "first on SQLite", name, date(second), self.array(conditions),
-                limit - len(claimed), queue)
+                limit - len(claimed), queue, (versions or {}).get(name, 2**62))
             for (task,) in rows:
                 self.text(
                     "update task set state = 'running', lease_end = now() + 20,"

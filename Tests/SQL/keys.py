@@ -525,7 +525,7 @@ def costs(engine):
     session = engine.reset()
     if isinstance(engine, SQLite):
         for name, values in [
-            ("first on SQLite", ["A", date(1), "[]", 10, ""]),
+            ("first on SQLite", ["A", date(1), "[]", 10, "", 1]),
             ("take the turn", ["k"]), ("give the turn", ["k"]),
         ]:
             plan = session.text(f"explain query plan {filled(name, values)}")
@@ -548,7 +548,7 @@ def costs(engine):
         "update task set has_turn = true where order_key <> 'one' or order_number = ("
         " select min(order_number) from task where order_key = 'one')")
     session.text("vacuum analyze task")
-    claim = ["{A}", "{10}", 0, 10, date(30), session.lease(20), "{}", ""]
+    claim = ["{A}", "{10}", 0, 10, date(30), session.lease(20), "{}", "", "{A}", "{1}"]
     for name, values in [
         ("claim", claim), ("next date", [date(1)]),
         ("take the turn", ["one"]), ("give the turn", ["one"]),

@@ -8,8 +8,9 @@ def add(session, task, queue, **values):
     expect(len(session.run("insert", *row(session, task, queue=queue, **values))), 1)
 
 
-def park(session, task):
+def park(session, task, version=None):
     session.text(f"update task set state = 'parked' where id = '{identity(task)}'")
+    expect(len(session.run("park", identity(task), version)), 1)
 
 
 def queues(engine):
@@ -25,7 +26,7 @@ def queues(engine):
     expect(claim(session), [1])
     for task in (1, 2):
         park(session, task)
-    session.run("unpark", "A", "q")
+    session.run("unpark", "A", "q", None)
     expect([state for _, state in tasks(session, "state")][:2], ["parked", "waiting"])
     for task in (1, 2, 4):
         begin(session, task)
@@ -34,6 +35,23 @@ def queues(engine):
     expect(len(tasks(session)), 4)
     prune(session, "succeeded", 50, 0, "q")
     expect([task for task, *_ in tasks(session)], [1, 3])
+
+
+def versions(engine):
+    """A claim and an unparking concern the tasks that a program's handlers can decode."""
+    session = engine.reset()
+    for task, version in enumerate([3, 1, 2, 1], start=1):
+        add(session, task, "", version=version)
+    expect(claim(session, versions={"A": 0}), [])
+    expect(claim(session, versions={"A": 2, "B": 1}), [2, 3, 4])
+    expect(claim(session, versions={"B": 1}), [1])
+    for task, known in enumerate([None, 1, 2, 3], start=1):
+        park(session, task, known)
+    session.run("unpark", "A", "", 2)
+    states = ["waiting", "waiting", "parked", "parked"]
+    expect([state for _, state in tasks(session, "state")], states)
+    session.run("unpark", "A", "", None)
+    expect([state for _, state in tasks(session, "state")], ["waiting"] * 4)
 
 
 def keys_of_queues(engine):
@@ -61,5 +79,5 @@ def keys_of_queues(engine):
     expect(claim(session, queue="q"), [2, 5])
 
 
-CHECKS = [queues, keys_of_queues]
+CHECKS = [queues, versions, keys_of_queues]
 ONLY_IN_POSTGRESQL = []

@@ -57,11 +57,11 @@ def is_over(expiry_date, second):
 
 def row(session, task, name="A", key=None, role=None, priority=0, created=0, at=None, until=None,
         latest=None, order=None, holds=False, conditions=(), rule="allSucceeded", follower=None,
-        queue="", expires=None, chosen=False):
+        queue="", expires=None, chosen=False, version=1):
     """The parameters of an insertion."""
     key, order = key_in(queue, key), key_in(queue, order)
     return [
-        identity(task), name, f"payload {task}", "json", 1, priority, date(created),
+        identity(task), name, f"payload {task}", "json", version, priority, date(created),
         date(created if at is None else at), 10, True, key, role, date(until), date(latest),
         session.array([]), None, date(expires), order, holds, session.array(conditions), rule,
         None if follower is None else identity(follower), queue, counted(created, at, chosen),
@@ -218,7 +218,7 @@ def prune(session, state, second, keeping, queue=""):
 
 
 def claim(session, second=0, names=("A", "B"), limit=100, conditions=(), queue="", others=0,
-          clock=None):
+          versions=None, clock=None):
     """Ends the claims that have run out by the store's clock, and takes tasks."""
     session.set_clock(second if clock is None else clock)
     session.text("begin")
@@ -227,7 +227,7 @@ def claim(session, second=0, names=("A", "B"), limit=100, conditions=(), queue="
     for task, _ in overdue:
         session.run("interrupt", identity(task))
     give_turns(session, {key for _, key in overdue if key})
-    claimed = session.claim(names, limit, second, conditions, queue, others)
+    claimed = session.claim(names, limit, second, conditions, queue, others, versions)
     session.text("commit")
     return claimed
 

@@ -74,7 +74,7 @@ def values(engine):
     prune(session, "succeeded", 50, 0)
     if isinstance(engine, PostgreSQL):
         session.run("rebase", date(0))
-    session.run("unpark", "a", "")
+    session.run("unpark", "a", "", None)
     expect((value(session, "a"), value(session, "b"), tasks(session)), (b"1", b"3", []))
 
 

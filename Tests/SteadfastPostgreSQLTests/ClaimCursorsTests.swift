@@ -158,6 +158,20 @@ struct ClaimCursorsTests {
     #expect(needsScan([wifi], 13))
   }
 
+  @Test func `another payload version requires a scan before the next claim`() {
+    var starts = cursorsAfterScan([mail: cursor(5)], request(9))
+    func needsScan(_ version: Int, _ milliseconds: Int) -> Bool {
+      var request = request(9)
+      request.versions = ["Mail": version]
+      let time = start + .milliseconds(milliseconds)
+      return starts.cursors(for: request, freed: FreedTasks(), at: time) == nil
+    }
+    #expect(needsScan(1, 11))
+    _ = starts.recordScan([mail: cursor(5)], for: request(9), from: start, to: start)
+    #expect(!needsScan(1, 12))
+    #expect(needsScan(2, 13))
+  }
+
   @Test func `an exact store requires a scan at once if any tasks became available`() {
     var starts = ClaimCursors(isExact: true)
     _ = starts.recordScan([:], for: request(9), from: start - .seconds(1), to: start)

@@ -100,8 +100,8 @@ struct LostConnectionTests {
       let performed = Log<Int>()
       Thread.detachNewThread {
         guard let database = try? tables.database() else { return }
-        // Sessions are terminated only when a task has begun since the last time. On a slow machine,
-        // a session would otherwise never live long enough for a statement, and nothing would move.
+        // Sessions are terminated only when a task has begun since the last time. On a slow
+        // machine, no session would otherwise live long enough for a statement.
         var count = -1
         while !failures.isOver {
           let isMoving = performed.entries.count > count

@@ -81,6 +81,8 @@ struct ClaimCursors {
   private var lanes: [Lane: Progress] = [:]
   /// The conditions that were met in all claims since the last scan; `nil` before the first scan.
   private var conditions: Set<TaskCondition>?
+  /// The payload versions in the last claim.
+  private var versions: [String: Int] = [:]
   private var mayMissTasks = false
   /// The date from which a claim looks for delayed tasks whose dates have passed.
   private(set) var delays = Self.earliestDate
@@ -111,6 +113,10 @@ struct ClaimCursors {
     // a cursor.
     if conditions?.isSuperset(of: request.conditions) == false { mayMissTasks = true }
     conditions?.formIntersection(request.conditions)
+    // After a handler of a newer version was registered, the same is true of a task that was
+    // skipped because of its version.
+    if versions != request.versions { mayMissTasks = true }
+    versions = request.versions
     for (lane, date) in freed.dates {
       let cursor = Cursor(date: date, position: .min)
       lanes[lane, default: Progress(cursor)].lower(to: cursor)

@@ -17,6 +17,7 @@ struct Schema {
   /// A released step never changes.
   var steps = [
     Schema.first, Schema.second, Schema.third, Schema.fourth, Schema.fifth, Schema.sixth,
+    Schema.seventh,
   ]
 
   var version: Int { steps.count }
@@ -554,6 +555,16 @@ extension Schema {
       where is_ready and available_date = coalesce(due_date, created_date);
     create index steadfast_delayed on steadfast_task (queue, available_date)
       where is_ready and available_date <> coalesce(due_date, created_date);
+    """
+
+  /// Stores with a parked task the greatest payload version that the program knew that parked it;
+  /// the smallest integer if this is not known.
+  static let seventh = """
+    alter table steadfast_task
+      add column parked_version bigint not null default (-9223372036854775807 - 1);
+    drop index steadfast_parked;
+    create index steadfast_parked on steadfast_task (queue, name, parked_version)
+      where state = 'parked';
     """
 }
 #endif

@@ -70,7 +70,7 @@ extension Tables {
       names = listed.filter { ($0.value < limit) == areExcluded }.map(\.key)
     }
 
-    /// The parameters from `$5` on.
+    /// The parameters from `$7` on.
     var values: [SQLValue] {
       let unlimited: [SQLValue] = [.texts(names), .flag(areExcluded)]
       guard !limited.isEmpty else { return unlimited }
@@ -82,8 +82,23 @@ extension Tables {
   /// The condition that a task is available, for the parameters of `commonValues(of:limit:)`.
   private static let isAvailable = "\(isDue) and \(matchesRequest)"
 
-  private static let matchesRequest =
-    "queue = $1 and available_date <= $2 and conditions <@ $3::text[]"
+  private static let matchesRequest = """
+    queue = $1 and available_date <= $2 and conditions <@ $3::text[]
+      and \(hasKnownVersion(names: "$5", versions: "$6"))
+    """
+
+  /// Returns the condition that a task's payload has a version that the request hands out.
+  ///
+  /// Most tasks have a version that the handlers of all names know.
+  private static func hasKnownVersion(names: String, versions: String) -> String {
+    """
+    (schema_version <= (select min(known) from unnest(\(versions)::bigint[]) as known)
+      or schema_version <= coalesce(
+        (select known.version from unnest(\(names)::text[], \(versions)::bigint[])
+          as known (known_name, version) where known.known_name = name),
+        \(Int.max)))
+    """
+  }
 
   private static let inOrder = "order by (~priority), available_date, position"
 
@@ -92,8 +107,8 @@ extension Tables {
   /// The condition on the parameters prevents the server from reading all tasks if there are no
   /// such names.
   private static let unlimited = """
-    \(isInLine) and \(matchesRequest) and (name = any ($5::text[])) <> $6::boolean
-      and ($6 or cardinality($5) > 0)
+    \(isInLine) and \(matchesRequest) and (name = any ($7::text[])) <> $8::boolean
+      and ($8 or cardinality($7) > 0)
     """
 
   /// The available tasks with the name in `limited`.
@@ -101,7 +116,7 @@ extension Tables {
 
   private static let limitedNames = """
     limited as materialized (
-      select name, room from unnest($7::text[], $8::bigint[]) as listed (name, room))
+      select name, room from unnest($9::text[], $10::bigint[]) as listed (name, room))
     """
 
   /// Returns a statement that claims tasks.
@@ -119,7 +134,7 @@ extension Tables {
   private static let claim = claimStatement(
     of:
       "select id from steadfast_task where \(unlimited) \(inOrder) limit $4 for update skip locked",
-    7
+    9
   )
 
   /// The statement for a request with limited names.
@@ -148,7 +163,7 @@ extension Tables {
         select id from steadfast_task where \(withLimitedName)
         \(inOrder) limit limited.count for update skip locked) as candidate)
     )
-    """ + "\n" + claimStatement(of: "select id from taken", 9)
+    """ + "\n" + claimStatement(of: "select id from taken", 11)
 
   private static let end = """
     (select (extract(epoch from min(lease_end) - store_clock()) * 1000000)::bigint
@@ -160,10 +175,10 @@ extension Tables {
     (select available_date as next from steadfast_task where \(isDelayed) and queue = $1
       order by available_date limit 1)
     """
-  /// The date of the first delayed task, from `$13` on.
+  /// The date of the first delayed task, from `$15` on.
   private static let firstDelayFromStart = firstDelay.replacing(
     "queue = $1",
-    with: "queue = $1 and available_date >= $13"
+    with: "queue = $1 and available_date >= $15"
   )
 
   /// The first date after `$2` among the tasks of each priority that are due.
@@ -238,10 +253,10 @@ extension Tables {
   /// The lanes, each with a cursor, and the number of tasks that the claim may take in each.
   private static let knownLanes = """
     with room as materialized (
-      select lane.*, greatest(0, least(coalesce(listed.room, $7), $4)) as room
-      from unnest($8::text[], $9::bigint[], $10::timestamptz[], $11::bigint[])
+      select lane.*, greatest(0, least(coalesce(listed.room, $9), $4)) as room
+      from unnest($10::text[], $11::bigint[], $12::timestamptz[], $13::bigint[])
         as lane (name, rank, date, place)
-      left join unnest($5::text[], $6::bigint[]) as listed (name, room)
+      left join unnest($7::text[], $8::bigint[]) as listed (name, room)
         on listed.name = lane.name
     )
     """
@@ -277,13 +292,13 @@ extension Tables {
         order by available_date, position limit room.count for update skip locked
       ) as candidate
     )
-    """ + "\n" + claimStatement(of: "select id from taken", 12)
+    """ + "\n" + claimStatement(of: "select id from taken", 14)
 
-  /// With `$12` false, this statement does not look for claims that expire: in the index of their
+  /// With `$14` false, this statement does not look for claims that expire: in the index of their
   /// dates, too, the entries of dead rows come before the others.
   private static let nextFromCursors = """
     \(knownLanes)
-    select min(next), case when $12::boolean then \(end) end from (
+    select min(next), case when $14::boolean then \(end) end from (
       \(firstDelayFromStart)
       union all
       (select candidate.next from room cross join lateral (
@@ -335,7 +350,7 @@ extension Tables {
     return (names.limited.isEmpty ? claim : claimWithLimits, common + names.values)
   }
 
-  /// Returns the parameters from `$1` to `$4`.
+  /// Returns the parameters from `$1` to `$6`.
   private static func commonValues(of request: ClaimRequest, limit: Int) -> [SQLValue] {
     [
       .text(request.queue),
@@ -343,10 +358,17 @@ extension Tables {
       // The server does not store a NUL, so no task has a condition with a NUL.
       .texts(request.conditions.map(\.rawValue).filter { !$0.hasNUL }),
       .integer(limit),
-    ]
+    ] + versionValues(of: request)
   }
 
-  /// Returns the parameters from `$5` to `$11`.
+  /// Returns the parameters of `hasKnownVersion(names:versions:)`.
+  private static func versionValues(of request: ClaimRequest) -> [SQLValue] {
+    // The server does not store a NUL, so no task has a name with a NUL.
+    let versions = request.versions.filter { !$0.key.hasNUL }
+    return [.texts(versions.keys), .array(versions.values.map { .integer($0) }, of: .integer)]
+  }
+
+  /// Returns the parameters from `$7` to `$13`.
   private static func values(
     of starts: ClaimCursors.Cursors,
     for request: ClaimRequest
@@ -408,13 +430,15 @@ extension Tables {
     try database.send(
       """
       update steadfast_task set state = 'parked', position = \(Self.nextPosition),
-        lease_token = null, lease_end = null, last_error = $3, failed_date = $4
+        lease_token = null, lease_end = null, last_error = $3, failed_date = $4,
+        parked_version = $5
       where id = $1 and state = 'running' and lease_token = $2
       """,
       .id(task.id),
       .token(token),
       .text("its row " + task.row.reason),
-      .date(date)
+      .date(date),
+      StoredVersion.integer(for: .max)
     )
   }
 
@@ -462,20 +486,22 @@ extension Tables {
   /// The number of tasks whose names ``skippedCount(by:in:)`` reads.
   private static let mostRead = 1_000
 
-  /// Returns how many of the first tasks a claim must skip because of their names.
+  /// Returns how many of the first tasks a claim must skip because of their names or of the
+  /// versions of their payloads.
   static func skippedCount(by request: ClaimRequest, in database: Connection) throws -> Int {
     let names = ClaimedNames(request)
-    return try database.first(
+    let values: [SQLValue] = [.text(request.queue), .texts(names.names), .flag(names.areExcluded)]
+    return try database.allRows(
       """
       select count(*) from (
-        select name from steadfast_task where \(isInLine) and queue = $1
+        select name, schema_version from steadfast_task where \(isInLine) and queue = $1
         \(inOrder) limit \(mostRead)
-      ) as first where (name = any ($2::text[])) = $3
+      ) as first
+      where (name = any ($2::text[])) = $3
+        or not \(hasKnownVersion(names: "$4", versions: "$5"))
       """,
-      .text(request.queue),
-      .texts(names.names),
-      .flag(names.areExcluded)
-    ) { $0.integer(0) } ?? 0
+      values + versionValues(of: request)
+    ) { $0.integer(0) }.first ?? 0
   }
 
   /// Returns a cursor at the first task of each lane of a queue.

@@ -10,6 +10,12 @@ public struct ClaimRequest: Sendable {
   public var names: [String: Int]
   /// The maximum number of tasks for each name that is not in ``names``; 0 for none.
   public var otherNames: Int
+  /// For each name with a limit, the greatest payload version (``StoredPayload/version``) that the
+  /// queue can decode; tasks with a greater version are not handed out.
+  ///
+  /// A newer version of the program may have stored such tasks. They wait for a process that runs
+  /// that version.
+  public var versions: [String: Int]
   /// The current date by the queue's clock; tasks with a later available date are not handed out.
   public var now: Date
   /// The conditions that hold; tasks that require any other condition are not handed out.
@@ -24,6 +30,7 @@ public struct ClaimRequest: Sendable {
     queue: String = "",
     names: [String: Int],
     otherNames: Int = 0,
+    versions: [String: Int] = [:],
     now: Date,
     conditions: Set<TaskCondition> = [],
     leaseDuration: Duration? = nil
@@ -32,6 +39,7 @@ public struct ClaimRequest: Sendable {
     self.queue = queue
     self.names = names
     self.otherNames = otherNames
+    self.versions = versions
     self.now = now
     self.conditions = conditions
     self.leaseDuration = leaseDuration
@@ -43,6 +51,12 @@ public struct ClaimRequest: Sendable {
   /// Two names are the same only if their UTF-8 bytes are, although Swift's `==` considers some
   /// other strings equal, too.
   public func room(for name: String) -> Int { names[exactly: name] ?? otherNames }
+
+  /// Returns the greatest payload version of the tasks with this name to hand out, from
+  /// ``versions``.
+  ///
+  /// Names are compared as in ``room(for:)``.
+  public func version(for name: String) -> Int { versions[exactly: name] ?? .max }
 }
 
 /// The tasks that a store hands out in response to a ``ClaimRequest``.

@@ -47,10 +47,10 @@
 ///    equals the one that the change expects (``ChangeOutcome/valueDiffers``). A value stays until
 ///    such a change removes it, or the store is destroyed. Claims, look-ups, pruning and rebasing
 ///    don't affect values.
-/// 10. **Queues are separate.** A claim, a ``TaskChange/unpark(name:queue:)`` and a pruning concern
-///     the tasks of one queue (``TaskRecord/queue``). Each queue has its own unique keys and order
-///     keys. A look-up finds the tasks of one queue or of all. Dependencies and IDs apply across
-///     the store.
+/// 10. **Queues are separate.** A claim, a ``TaskChange/unpark(name:queue:below:)`` and a pruning
+///     concern the tasks of one queue (``TaskRecord/queue``). Each queue has its own unique keys
+///     and order keys. A look-up finds the tasks of one queue or of all. Dependencies and IDs apply
+///     across the store.
 /// 11. **A task's memory lasts until the task succeeds or is removed.** ``memory(of:)`` returns the
 ///     values that ``TaskChange/remember(_:named:value:)`` has stored, until the task succeeds, is
 ///     removed, or is restarted with `forgets`. Only a change that names the task's lease adds

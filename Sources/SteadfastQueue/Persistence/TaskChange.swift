@@ -137,12 +137,17 @@ extension TaskChange {
     .move(.claimed(lease), TaskMove(.release))
   }
 
-  /// A claimed task is parked until ``BroadChange/unpark(name:queue:)``, because its payload can't
-  /// be decoded.
+  /// A claimed task is parked until ``BroadChange/unpark(name:queue:below:)``, because its payload
+  /// can't be decoded.
   ///
-  /// The failure is recorded.
-  public static func park(_ lease: Lease, failure: TaskFailure) -> TaskChange {
-    .move(.claimed(lease), TaskMove(.park, failure: failure))
+  /// The failure is recorded. ``TaskRecord/parkedVersion`` becomes `version`: the greatest payload
+  /// version that the handler can decode, or `nil` if this is not known.
+  public static func park(
+    _ lease: Lease,
+    failure: TaskFailure,
+    knownVersion version: Int? = nil
+  ) -> TaskChange {
+    .move(.claimed(lease), TaskMove(.park, failure: failure, knownVersion: version))
   }
 
   /// A task that has not ended is paused until it is resumed or restarted.
@@ -232,9 +237,13 @@ extension TaskChange {
     .memory(.complete(id, named: name, value: value))
   }
 
-  /// The change ``BroadChange/unpark(name:queue:)``.
-  public static func unpark(name: String, queue: String = "") -> TaskChange {
-    .broad(.unpark(name: name, queue: queue))
+  /// The change ``BroadChange/unpark(name:queue:below:)``.
+  public static func unpark(
+    name: String,
+    queue: String = "",
+    below version: Int? = nil
+  ) -> TaskChange {
+    .broad(.unpark(name: name, queue: queue, below: version))
   }
 
   /// The change ``BroadChange/prune(_:endedBefore:keepingLatest:now:queue:)``.
@@ -288,8 +297,11 @@ public enum MemoryChange: Sendable {
 /// A change to any number of tasks.
 @nonexhaustive
 public enum BroadChange: Sendable {
-  /// All parked tasks with this name in this queue wait again.
-  case unpark(name: String, queue: String = "")
+  /// The parked tasks with this name in this queue wait again.
+  ///
+  /// With `below`, these are only the tasks whose ``TaskRecord/parkedVersion`` is `nil` or less
+  /// than `below`: an older version of the program has parked them.
+  case unpark(name: String, queue: String = "", below: Int? = nil)
   /// Old retained tasks of this queue that ended in this state are removed.
   ///
   /// A task stays if its ``TaskRecord/uniqueUntil`` is later than `now`, if it blocks later tasks
@@ -499,7 +511,7 @@ extension TaskChange {
         try TaskQueueError.check(valueNamed: name)
         try checker.check(string: name, "the name of an awaited value")
       }
-    case .broad(.unpark(let name, let queue)):
+    case .broad(.unpark(let name, let queue, _)):
       try checker.check(string: name, "name")
       try checker.check(queue: queue)
     case .broad(.prune(_, let date, let count, let now, let queue)):

@@ -25,6 +25,12 @@ public struct TaskFilter: Sendable, Hashable {
   public var orderKeys: Set<String>?
   /// Only tasks that require at least one condition that is not in this set.
   public var unmetBy: Set<TaskCondition>?
+  /// Only tasks that a program with these handlers can't perform: tasks whose name is not a key of
+  /// the dictionary, and tasks whose payload version (``StoredPayload/version``) is greater than
+  /// the value for their name.
+  ///
+  /// Such tasks wait for a handler, or for a newer version of the program.
+  public var unhandledBy: [String: Int]?
   /// Only tasks with at least one of these tags.
   public var tags: Set<String>?
   /// If `true`, only tasks that wait for a retry or for the end of a snooze; if `false`, only other
@@ -47,6 +53,7 @@ public struct TaskFilter: Sendable, Hashable {
     uniqueKeys: Set<String>? = nil,
     orderKeys: Set<String>? = nil,
     unmetBy conditions: Set<TaskCondition>? = nil,
+    unhandledBy versions: [String: Int]? = nil,
     tags: Set<String>? = nil,
     isPostponed: Bool? = nil,
     availableDates: Range<Date>? = nil,
@@ -60,6 +67,7 @@ public struct TaskFilter: Sendable, Hashable {
     self.uniqueKeys = uniqueKeys
     self.orderKeys = orderKeys
     unmetBy = conditions
+    unhandledBy = versions
     self.tags = tags
     self.isPostponed = isPostponed
     self.availableDates = availableDates
@@ -92,6 +100,8 @@ public struct TaskFilter: Sendable, Hashable {
       && (uniqueKeys.map { keys in task.uniqueKey.map(keys.containsExactly) ?? false } ?? true)
       && (orderKeys.map { keys in task.orderKey.map(keys.containsExactly) ?? false } ?? true)
       && (unmetBy.map { !task.conditions.isSubset(of: $0) } ?? true)
+      && (unhandledBy.map { $0[exactly: task.name].map { task.payload.version > $0 } ?? true }
+        ?? true)
       && (tags.map { task.tags.contains(where: $0.containsExactly) } ?? true)
       && (isPostponed.map { $0 == task.isPostponed } ?? true)
       && (availableDates?.contains(task.availableDate) ?? true)

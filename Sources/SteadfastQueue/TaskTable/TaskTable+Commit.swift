@@ -88,7 +88,8 @@ extension TaskTable {
   /// Commits a change that concerns any number of tasks.
   private mutating func commit(_ change: BroadChange) {
     switch change {
-    case .unpark(let name, let queue): unparkTasks(named: name, in: queue)
+    case .unpark(let name, let queue, let version):
+      unparkTasks(named: name, in: queue, below: version)
     case .prune(let state, let date, let count, let now, let queue):
       ended.stagedPrunes -= 1
       guard let queue = lanes.number(ofQueue: queue) else { return }
@@ -98,10 +99,28 @@ extension TaskTable {
   }
 
   private mutating func apply(_ update: TaskUpdate, to slot: Int) {
-    let priority = entries[slot].record.priority
-    addBytes(update.addedByteCount(to: entries[slot].record), to: slot)
+    let old = entries[slot].record
+    addBytes(update.addedByteCount(to: old), to: slot)
     entries[slot].record.apply(update)
-    if entries[slot].record.priority != priority { putAtEndOfList(slot) } else { putInList(slot) }
+    updateLane(of: slot, from: old)
+    if entries[slot].record.priority != old.priority {
+      putAtEndOfList(slot)
+    } else {
+      putInList(slot)
+    }
+  }
+
+  /// Moves a task that is in no list to the lane for its requirements, if they have changed.
+  private mutating func updateLane(of slot: Int, from old: TaskRecord) {
+    let requirements = entries[slot].record.requirements
+    guard requirements != old.requirements else { return }
+    let lane = entries[slot].lane
+    entries[slot].lane = lanes.addTask(
+      queue: old.queue,
+      name: old.name,
+      requirements: requirements
+    )
+    lanes.removeTask(from: lane)
   }
 
   /// Moves a task that is in no list.
@@ -136,15 +155,7 @@ extension TaskTable {
     var goesBehind = false
     changeRecord(of: slot) { goesBehind = $0.takeOver(record) }
     advanceLatestDate(for: entries[slot].record)
-    if entries[slot].record.conditions != old.conditions {
-      let lane = entries[slot].lane
-      entries[slot].lane = lanes.addTask(
-        queue: old.queue,
-        name: old.name,
-        conditions: entries[slot].record.conditions
-      )
-      lanes.removeTask(from: lane)
-    }
+    updateLane(of: slot, from: old)
     if goesBehind { putAtEndOfList(slot) } else { putInList(slot) }
   }
 
@@ -162,11 +173,14 @@ extension TaskTable {
     remove(slot)
   }
 
-  private mutating func unparkTasks(named name: String, in queue: String) {
-    while let first = lanes.firstParked(of: name, in: queue) {
-      removeFromList(first.slot)
-      setState(.waiting, of: first.slot)
-      putAtEndOfListWhenFree(first.slot)
+  private mutating func unparkTasks(named name: String, in queue: String, below version: Int?) {
+    for node in lanes.parked(of: name, in: queue) {
+      if let version, let parked = entries[node.slot].record.parkedVersion, parked >= version {
+        continue
+      }
+      removeFromList(node.slot)
+      setState(.waiting, of: node.slot)
+      putAtEndOfListWhenFree(node.slot)
     }
   }
 

@@ -94,10 +94,13 @@ extension TaskTable {
     guard let number = lanes.number(ofQueue: queue) else { return true }
     let indices = lanes.queues[number].indices
     if let names = filter.names, names.count <= TaskLookUp.sliceSize {
-      return names.allSatisfy { indices[ExactText($0)] == nil }
+      return names.allSatisfy { name in
+        indices[ExactText(name)].map { lanes.mainLane($0, containsOnlyTasksOutside: filter) }
+          ?? true
+      }
     }
     guard indices.count <= TaskLookUp.sliceSize else { return false }
-    return indices.keys.allSatisfy { filter.excludedNames.containsExactly($0.text) }
+    return indices.values.allSatisfy { lanes.mainLane($0, containsOnlyTasksOutside: filter) }
   }
 
   /// Returns the IDs of all tasks in the filter's states, if these are final states and the tasks

@@ -71,8 +71,8 @@ extension TaskTable {
     latestDate = max(latestDate, record.createdDate)
     if record.hasFailureState { advanceLatestDate(for: record) }
     let lane =
-      record.hasExtras
-      ? lanes.addTask(queue: record.queue, name: record.name, conditions: record.conditions)
+      record.hasExtras || record.payload.version != 1
+      ? lanes.addTask(queue: record.queue, name: record.name, requirements: record.requirements)
       : lanes.addTask(queue: "", name: record.name)
     let slot = entries.insert(Entry(record: record, place: .staged, lane: lane))
     // The table decides which task is the holder or the successor of a unique key, not the caller.

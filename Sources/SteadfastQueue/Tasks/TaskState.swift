@@ -16,8 +16,9 @@ public enum TaskState: String, Sendable, Hashable, CaseIterable {
   case suspended
   /// The task is parked because its payload could not be decoded.
   ///
-  /// A parked task is tried again when the queue next runs, or when a handler is registered under
-  /// the task's name.
+  /// A parked task is tried again when the queue next runs, when a handler is registered under the
+  /// task's name, or when another process runs a newer version of the program
+  /// (``TaskPayload/schemaVersion``).
   case parked
   /// The task was paused by ``TaskQueue/pause(_:)``, and waits until it is resumed or restarted.
   case paused

@@ -14,7 +14,9 @@ struct Schema {
   /// The migration steps, each from one version of the tables to the next.
   ///
   /// A released step never changes.
-  var steps = [Schema.first, Schema.second, Schema.third, Schema.fourth, Schema.fifth]
+  var steps = [
+    Schema.first, Schema.second, Schema.third, Schema.fourth, Schema.fifth, Schema.sixth,
+  ]
 
   var version: Int { steps.count }
 
@@ -501,6 +503,16 @@ extension Schema {
     create index steadfast_ready on steadfast_task (queue, rank, available_date) where is_ready;
     create index steadfast_ready_name on steadfast_task (queue, name, rank, available_date)
       where is_ready;
+    """
+
+  /// Stores with a parked task the greatest payload version that the program knew that parked it;
+  /// the smallest integer if this is not known.
+  static let sixth = """
+    alter table steadfast_task
+      add column parked_version integer not null default -9223372036854775808;
+    drop index steadfast_parked;
+    create index steadfast_parked on steadfast_task (queue, name, parked_version)
+      where state = 'parked';
     """
 }
 

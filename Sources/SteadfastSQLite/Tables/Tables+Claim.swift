@@ -7,9 +7,10 @@ import SystemFoundation
 ///
 /// A task is either due or delayed until its available date. An index sorts the tasks that are due
 /// in the order of claiming. A claim first makes the delayed tasks due whose dates have passed.
-/// Then it reads the index, and skips tasks whose names have no room left. After many skipped
-/// tasks, it reads another index instead, which sorts the tasks of each name. So the time of a
-/// claim depends on the number of tasks that it claims, not on the number that wait.
+/// Then it reads the index, and skips tasks whose names have no room left, or whose payloads have a
+/// newer version. After many skipped tasks, it reads another index instead, which sorts the tasks
+/// of each name. So the time of a claim depends on the number of tasks that it claims, not on the
+/// number that wait. But tasks with newer payloads are skipped one by one.
 extension Tables {
   private struct Candidate {
     let seq: Int
@@ -78,12 +79,14 @@ extension Tables {
     try database.run(
       """
       update steadfast_task set state = 'parked', seq = \(Self.nextPosition),
-        lease_token = null, lease_end = null, last_error = ?2, failed_date = ?3
+        lease_token = null, lease_end = null, last_error = ?2, failed_date = ?3,
+        parked_version = ?4
       where seq = ?1
       """,
       .integer(candidate.seq),
       .text("its row " + row.reason),
-      .date(date)
+      .date(date),
+      StoredVersion.integer(for: .max)
     )
   }
 
@@ -147,7 +150,8 @@ extension Tables {
     var counts: [ExactText: Int] = [:]
     var skipped = 0
     try database.forEachRow(of: Self.candidates, values) { row in
-      if takesRoom(for: row.text(1), of: request, &counts) {
+      let (name, version) = (row.text(1), row.integer(5))
+      if version <= request.version(for: name), takesRoom(for: name, of: request, &counts) {
         candidates.append(try Candidate(row, in: database))
       } else {
         skipped += 1
@@ -174,7 +178,7 @@ extension Tables {
 
   static let candidatesWithName = """
     select seq, rank, available_date from \(dueTasksByName)
-      and queue = ?1 and name = ?4 and \(isAvailable)
+      and queue = ?1 and name = ?4 and \(isAvailable) and schema_version <= ?6
     order by rank, available_date, seq limit ?5
     """
 
@@ -188,7 +192,10 @@ extension Tables {
     for name in try names(for: request) {
       found += try database.allRows(
         Self.candidatesWithName,
-        values + [.text(name), .integer(min(limit, request.room(for: name)))]
+        values + [
+          .text(name), .integer(min(limit, request.room(for: name))),
+          .integer(request.version(for: name)),
+        ]
       ) { (seq: $0.integer(0), rank: $0.integer(1), availableDate: $0.real(2)) }
     }
     found.sort { ($0.rank, $0.availableDate, $0.seq) < ($1.rank, $1.availableDate, $1.seq) }

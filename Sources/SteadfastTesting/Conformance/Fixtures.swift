@@ -37,6 +37,7 @@ extension TaskRecord {
     created: Double = 0,
     from origin: Double? = nil,
     payload: Int? = nil,
+    version: Int = 1,
     order: String? = nil,
     holds: Bool = false,
     requires conditions: Set<TaskCondition> = [],
@@ -46,7 +47,11 @@ extension TaskRecord {
     TaskRecord(
       id: .numbered(number),
       name: name,
-      payload: StoredPayload(Array("{\"number\":\(payload ?? number)}".utf8), format: .json),
+      payload: StoredPayload(
+        Array("{\"number\":\(payload ?? number)}".utf8),
+        format: .json,
+        version: version
+      ),
       priority: TaskQueue.Priority(rawValue: priority),
       createdDate: .second(created),
       uniqueKey: key,
@@ -185,6 +190,7 @@ extension TaskRecord {
     compare("failures", \.failures, Self.isSame) { failures in
       "\(failures.map { "'\($0.reason.prefix(80))' at \($0.date.step)" })"
     }
+    compare("parkedVersion", \.parkedVersion, ==) { $0.map { "\($0)" } ?? "none" }
     compare("isPostponed", \.isPostponed, ==)
     compare("finishedDate", \.finishedDate, Self.isSame, text)
     return difference

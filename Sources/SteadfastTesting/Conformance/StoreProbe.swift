@@ -137,6 +137,7 @@ extension StoreProbe {
     of queue: String = "",
     names: [String: Int] = ["A": 1000],
     otherNames: Int = 0,
+    versions: [String: Int] = [:],
     at seconds: Double = 0,
     holding conditions: Set<TaskCondition> = [],
     leaseTime: Double? = nil
@@ -147,6 +148,7 @@ extension StoreProbe {
         queue: queue,
         names: names,
         otherNames: otherNames,
+        versions: versions,
         now: .second(seconds),
         conditions: conditions,
         leaseDuration: store.sharing == nil ? nil : .seconds(leaseTime ?? Self.longLeaseTime)
@@ -158,6 +160,8 @@ extension StoreProbe {
   func claim(_ request: ClaimRequest) async throws -> Claim {
     let names = request.names.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" }
     let others = request.otherNames > 0 ? ", others: \(request.otherNames)" : ""
+    let versions = request.versions.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" }
+    let known = versions.isEmpty ? "" : ", up to the versions \(versions)"
     let held =
       request.conditions.isEmpty
       ? "" : ", conditions met: \(request.conditions.sorted().map(\.rawValue))"
@@ -165,7 +169,7 @@ extension StoreProbe {
     let queue = request.queue.isEmpty ? "" : " in the queue '\(request.queue)'"
     let call =
       "claim \(request.limit)\(queue) of [\(names.joined(separator: ", "))\(others)] "
-      + "at \(request.now.step)\(held)\(end)"
+      + "at \(request.now.step)\(known)\(held)\(end)"
     return try await recordCall(call.replacing("\0", with: "\\0"), \.step) {
       try await store.claim(request)
     }

@@ -9,6 +9,9 @@ import SteadfastSQLite
 ///     SQLiteWorker fill DATABASE COUNT  adds tasks, and writes their IDs
 ///     SQLiteWorker work DATABASE        performs tasks, and writes their IDs when they start
 ///
+/// With `fill-new` and `work-new` in place of `fill` and `work`, the program is its own next
+/// version: its payloads have the version 2, and it reads those of version 1, too.
+///
 /// An error is one line on standard error, with the exit code 2.
 struct Chore: TaskPayload {
   let number: Int
@@ -21,6 +24,14 @@ struct Chore: TaskPayload {
     self.number = number
     text = number % 10 == 0 ? String(repeating: "long ", count: 600) : ""
   }
+}
+
+/// The payload of the next version of the program.
+struct NewChore: TaskPayload {
+  static let taskName = Chore.taskName
+  static let schemaVersion = 2
+
+  let number: Int
 }
 
 func writeLine(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
@@ -44,6 +55,12 @@ do {
   case "fill":
     let tasks = try await queue.enqueue(contentsOf: (0..<count).map { Chore($0) })
     writeLine(tasks.map(\.id.description).joined(separator: "\n"))
+  case "fill-new":
+    let tasks = try await queue.enqueue(contentsOf: (0..<count).map(NewChore.init))
+    writeLine(tasks.map(\.id.description).joined(separator: "\n"))
+  case "work-new":
+    await queue.register(NewChore.self) { _, context in writeLine(context.id.description) }
+    try await queue.run()
   default:
     await queue.register(Chore.self) { chore, context in
       writeLine(context.id.description)

@@ -141,6 +141,7 @@ struct FileMaker {
       lastError: pick(9) == 0 ? text : nil,
       failedDate: pick(9) == 0 ? date : nil,
       earlierFailures: (0..<pick(3)).map { _ in TaskFailure(reason: text, date: date) },
+      parkedVersion: [nil, 0, .max][pick(3)],
       isPostponed: [nil, true, false][pick(3)],
       finishedDate: pick(9) == 0 ? date : nil
     )
@@ -195,7 +196,7 @@ struct FileMaker {
         failure: pick(2) == 0 ? failure : nil
       )
     case 3: return .abandon(lease, failure: failure, retains: pick(2) == 0)
-    case 4: return .park(lease, failure: failure)
+    case 4: return .park(lease, failure: failure, knownVersion: [nil, 1, 2][pick(3)])
     case 5: return .cancel(.claimed(lease), at: date, retains: pick(2) == 0)
     case 6: return .pause(.claimed(lease))
     case 7: return .restart(.claimed(lease), availableDate: date, forgets: pick(2) == 0)
@@ -229,7 +230,7 @@ struct FileMaker {
 
   private mutating func maintenanceChange() -> TaskChange {
     switch pick(4) {
-    case 0: .unpark(name: "A", queue: queue())
+    case 0: .unpark(name: "A", queue: queue(), below: [nil, 1, 2][pick(3)])
     case 1: .rebase(.seconds(now - 50))
     case 2:
       .prune(

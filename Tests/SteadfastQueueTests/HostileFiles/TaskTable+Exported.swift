@@ -84,6 +84,7 @@ extension TaskTable.Entry {
         [$0.reason, $0.date.timeIntervalSince1970] as [Any]
       }
     }
+    fields["knows"] = record.parkedVersion
     if record.isPostponed != (record.retryCount > 0) { fields["putOff"] = record.isPostponed }
     fields["ended"] = record.finishedDate?.timeIntervalSince1970
     let payload = Data(try record.payload.bytes())

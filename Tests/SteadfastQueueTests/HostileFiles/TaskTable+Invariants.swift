@@ -21,8 +21,9 @@ extension TaskTable {
       check(!entry.isReserved, "nothing is reserved")
       check(entry.isPlacedByState, "\(entry.record.id) is placed by its state")
       let lane = lanes[entry.lane]
-      let isInLane = lane.name == entry.record.name && lane.conditions == entry.record.conditions
-      check(isInLane, "a task is in the lane of its name and its conditions")
+      let isInLane =
+        lane.name == entry.record.name && lane.requirements == entry.record.requirements
+      check(isInLane, "a task is in the lane of its name, its conditions and its payload's version")
       check(entry.record.hasStorableForm, "\(entry.record.id) can be stored")
     }
     for state in TaskState.allCases {
@@ -195,7 +196,7 @@ extension TaskTable {
       queue: queue.name,
       names: Dictionary(uniqueKeysWithValues: queue.indices.keys.map { ($0.text, .max) }),
       now: Date(timeIntervalSince1970: .greatestFiniteMagnitude),
-      conditions: Set(lanes.all.flatMap(\.conditions))
+      conditions: Set(lanes.all.flatMap(\.requirements.conditions))
     )
     let claimed = table.claim(request).tasks.map(\.record.id)
     // If the file gives two tasks the same position, either may come first.

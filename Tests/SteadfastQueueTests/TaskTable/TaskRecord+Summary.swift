@@ -15,7 +15,7 @@ extension TaskRecord {
     \(failedDate?.timeIntervalSince1970 ?? 0) \
     \(earlierFailures.map { "\($0.reason) \($0.date.timeIntervalSince1970)" }) \
     \(finishedDate?.timeIntervalSince1970 ?? 0) \(isPostponed) \
-    \(memorySize) \
+    \(parkedVersion, default: "-") \(payload.version) \(memorySize) \
     \(keyRole, default: "-") \(uniqueUntil?.timeIntervalSince1970 ?? 0) \
     \(latestDate?.timeIntervalSince1970 ?? 0) \(orderKey ?? "-") \
     \(blocksOrderOnFailure) \(conditions.sorted()) \(dependencies.tasks.sorted()) \

@@ -234,7 +234,9 @@ private struct Comparison {
     case 0: try apply(.succeed(lease, at: now, retains: retains))
     case 1: try apply(.abandon(lease, failure: failure, retains: retains))
     case 2: try apply(.release(lease))
-    case 3: try apply(.park(lease, failure: failure))
+    case 3:
+      let version = [nil, 1, 2][Int(lease.token % 3)]
+      try apply(.park(lease, failure: failure, knownVersion: version))
     case 4:
       let date = now + Double(random.next() % 9)
       try apply(.retry(lease, availableDate: date, retryCount: 4, failure: failure))
@@ -265,7 +267,8 @@ private struct Comparison {
 
   private mutating func performMaintenance() throws {
     switch random.next() % 5 {
-    case 0, 1: try apply(.unpark(name: "A", queue: drawQueue()))
+    case 0: try apply(.unpark(name: "A", queue: drawQueue()))
+    case 1: try apply(.unpark(name: "A", queue: drawQueue(), below: 2))
     case 2:
       now -= Double(random.next() % 40)
       try apply(.rebase(now))

@@ -110,6 +110,20 @@ extension Mutant {
         return filter.matches(task)
       }
     },
+    Mutant("filters ignore handlers", breaks: "find.filter") {
+      $0.matches = { task, filter in
+        var filter = filter
+        filter.unhandledBy = nil
+        return filter.matches(task)
+      }
+    },
+    Mutant("filters ignore the versions of handlers", breaks: "find.filter") {
+      $0.matches = { task, filter in
+        var filter = filter
+        filter.unhandledBy = filter.unhandledBy?.mapValues { _ in .max }
+        return filter.matches(task)
+      }
+    },
     Mutant("some task always matches", breaks: "find.filter") {
       $0.contains = { _ in true }
     },
@@ -215,7 +229,7 @@ extension Mutant {
     Mutant("unparking compares names by canonical equivalence", breaks: "record.texts") {
       $0.apply = { batch, table in
         let outcomes = table.apply(batch)
-        for case .broad(.unpark(let name, _)) in batch {
+        for case .broad(.unpark(let name, _, _)) in batch {
           let names = Set(table.records.map(\.name).filter { $0 == name }.map { Array($0.utf8) })
           for name in names { table.unpark(String(decoding: name, as: UTF8.self)) }
         }

@@ -67,6 +67,34 @@ extension Mutant {
         if change.move?.kind == .park { entry.record.state = .waiting }
       }
     },
+    Mutant("the version of a parked task is lost", breaks: "end.park") {
+      $0.shown = { record in
+        var record = record
+        record.parkedVersion = nil
+        return record
+      }
+    },
+    Mutant("unparking below a version unparks all", breaks: "end.unpark-below") {
+      $0.afterEachChange { change, _, table in
+        if case .broad(.unpark(let name, _, _?)) = change { table.unpark(name) }
+      }
+    },
+    Mutant("unparking below a version includes that version", breaks: "end.unpark-below") {
+      $0.afterEachChange { change, _, table in
+        guard case .broad(.unpark(let name, _, let version?)) = change, version < .max else {
+          return
+        }
+        table.unpark(name, below: version + 1)
+      }
+    },
+    Mutant("unparking below a version omits tasks without a version", breaks: "end.unpark-below") {
+      $0.rewrite = { change in
+        guard case .move(.claimed(let lease), let move) = change, move.kind == .park,
+          move.knownVersion == nil, let failure = move.failure
+        else { return change }
+        return .park(lease, failure: failure, knownVersion: .max)
+      }
+    },
     Mutant("unparking one name unparks others too", breaks: "end.unpark") {
       $0.afterEachChange { change, _, table in
         guard case .broad(.unpark) = change else { return }

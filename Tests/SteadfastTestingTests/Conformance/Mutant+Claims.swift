@@ -104,6 +104,30 @@ extension Mutant {
         return request
       }
     },
+    Mutant("the versions of payloads are ignored", breaks: "claim.versions") {
+      $0.request = { request in
+        var request = request
+        request.versions = [:]
+        return request
+      }
+    },
+    Mutant("names without a version have the least version", breaks: "claim.versions") {
+      $0.request = { request in
+        var request = request
+        guard let least = request.versions.values.min() else { return request }
+        for name in ["A", "B", "C"] where request.versions[name] == nil {
+          request.versions[name] = least
+        }
+        return request
+      }
+    },
+    Mutant("only older versions of payloads are claimed", breaks: "claim.versions") {
+      $0.request = { request in
+        var request = request
+        request.versions = request.versions.mapValues { $0 - 1 }
+        return request
+      }
+    },
     Mutant("a claim rejects a name with a NUL", breaks: "claim.texts") {
       $0.request = { request in
         let hasNUL = request.names.keys.contains { $0.utf8.contains(0) }

@@ -46,7 +46,7 @@ extension Mutant {
     },
     Mutant("unparking affects all queues", breaks: "queue.changes") {
       $0.afterEachChange { change, _, table in
-        guard case .broad(.unpark(let name, let queue)) = change, !queue.isEmpty else { return }
+        guard case .broad(.unpark(let name, let queue, _)) = change, !queue.isEmpty else { return }
         table.unpark(name)
       }
     },

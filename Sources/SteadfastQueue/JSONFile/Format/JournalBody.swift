@@ -162,10 +162,11 @@ struct JournalBody: Sendable {
     case .update(let id, let update): try addUpdate(update, of: id)
     case .remove(let id): fields.begin("remove", id: id)
     case .extend(let lease, _): fields.begin("extend", id: lease.id)
-    case .broad(.unpark(let name, let queue)):
+    case .broad(.unpark(let name, let queue, let version)):
       fields.begin("unpark")
       fields.add("name", name)
       if !queue.isEmpty { fields.add("queue", queue) }
+      if let version { fields.add("knows", version) }
     case .broad(.prune(let state, let date, let count, let now, let queue)):
       fields.begin("prune")
       if !queue.isEmpty { fields.add("queue", queue) }
@@ -198,6 +199,7 @@ struct JournalBody: Sendable {
     if let date = move.availableDate { fields.add("available", date) }
     if let count = move.retryCount { fields.add("retries", count) }
     fields.addIfTrue("forgets", move.forgetsMemory)
+    if let version = move.knownVersion { fields.add("knows", version) }
     if let failure = move.failure {
       addFailure(failure)
     } else if move.availableDate != nil, !move.takesKey {
@@ -252,6 +254,7 @@ struct JournalBody: Sendable {
     if let error = record.lastError { fields.add("error", error) }
     if let date = record.failedDate { fields.add("failed", date) }
     if !record.earlierFailures.isEmpty { fields.add("earlier", record.earlierFailures) }
+    if let version = record.parkedVersion { fields.add("knows", version) }
     if record.isPostponed != (record.retryCount > 0) {
       fields.add("putOff", raw: (record.isPostponed ? "true" : "false").utf8)
     }

@@ -80,7 +80,10 @@ struct JournalDecoder {
         )
       )
     case .release: return .change(.release(try readLease()))
-    case .park: return .change(.park(try readLease(), failure: try readFailure()))
+    case .park:
+      return .change(
+        .park(try readLease(), failure: try readFailure(), knownVersion: try readKnownVersion())
+      )
     case .cancel:
       return .change(
         .cancel(
@@ -114,7 +117,13 @@ struct JournalDecoder {
       if fields.has(.until) { _ = try fields.date(of: .until) }
       return .change(.extend(try readLease(), for: .zero))
     case .unpark:
-      return .change(.unpark(name: try fields.string(of: .name), queue: try readQueue()))
+      return .change(
+        .unpark(
+          name: try fields.string(of: .name),
+          queue: try readQueue(),
+          below: try readKnownVersion()
+        )
+      )
     case .prune: return .change(try readPrune())
     case .rebase: return .change(.rebase(try fields.date(of: .at)))
     case .value: return .value(named: try fields.string(of: .name), try fields.readStoredValue())
@@ -316,11 +325,16 @@ extension JournalDecoder {
       lastError: fields.has(.error) ? try fields.string(of: .error) : nil,
       failedDate: fields.has(.failed) ? try fields.date(of: .failed) : nil,
       earlierFailures: fields.has(.earlier) ? try fields.failures(of: .earlier) : [],
+      parkedVersion: try readKnownVersion(),
       isPostponed: fields.has(.putOff) ? try fields.trueOrFalse(of: .putOff) : nil,
       finishedDate: fields.has(.ended) ? try fields.date(of: .ended) : nil
     )
     record.setOrigin(fromStored: try readCountedFrom())
     return record
+  }
+
+  private func readKnownVersion() throws(JournalDecodingError) -> Int? {
+    fields.has(.knows) ? try fields.integer(of: .knows) : nil
   }
 
   /// Reads the date from which another date was calculated; returns `nil` if the line has none.

@@ -14,7 +14,7 @@ enum JournalField: Int, CaseIterable, Sendable {
   case place, keyless, replace, keep, at, until, before, latest
   case format, version, generation
   case value, queue
-  case awaits, forgets
+  case awaits, forgets, knows
 
   var jsonName: String {
     switch self {
@@ -77,6 +77,7 @@ enum JournalField: Int, CaseIterable, Sendable {
     case .queue: "queue"
     case .awaits: "awaits"
     case .forgets: "forgets"
+    case .knows: "knows"
     }
   }
 

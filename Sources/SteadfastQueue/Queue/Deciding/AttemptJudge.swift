@@ -238,7 +238,8 @@ struct AttemptJudge: Sendable {
           retains: retainsAbandoned || task.record.mayBlockOrder
         )
       case .release: .release(lease)
-      case .park(let failure): .park(lease, failure: failure)
+      case .park(let failure):
+        .park(lease, failure: failure, knownVersion: handler?.payloadVersion)
       case .carryOut(let command):
         change(carryingOut: command, of: task.record, .claimed(lease), now: now)
       }

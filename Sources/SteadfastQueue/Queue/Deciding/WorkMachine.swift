@@ -330,8 +330,11 @@ extension WorkMachine {
     var names: Set<String> = []
     /// Whether parked tasks may also be performed if their name has no handler of its own.
     var others = false
+    /// Whether parked tasks of any name may be performed if an older version of the program has
+    /// parked them.
+    var ofOlderVersions = false
 
-    var isEmpty: Bool { names.isEmpty && !others }
+    var isEmpty: Bool { names.isEmpty && !others && !ofOlderVersions }
   }
 }
 

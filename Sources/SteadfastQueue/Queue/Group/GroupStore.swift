@@ -89,7 +89,8 @@ struct GroupStore: StoreWrapper {
     switch change {
     case .insert(let record, let policy):
       .insert(assignedToQueue(record), onDuplicate: policy)
-    case .broad(.unpark(let name, _)): .unpark(name: name, queue: queue)
+    case .broad(.unpark(let name, _, let version)):
+      .unpark(name: name, queue: queue, below: version)
     case .broad(.prune(let state, let date, let count, let now, _)):
       .prune(state, endedBefore: date, keepingLatest: count, now: now, queue: queue)
     case .setValue(let name, let old, let new):

@@ -9,14 +9,18 @@ final class AnyHandler: Sendable {
   let hooks: Hooks?
   /// The type of the payloads; `nil` if the handler accepts any JSON.
   let payloadType: PayloadType?
+  /// The greatest payload version that the handler can decode; `Int.max` if it accepts any JSON.
+  let payloadVersion: Int
 
   private init<Payload, Output: Sendable>(
     of payloadType: PayloadType?,
+    version payloadVersion: Int,
     decode: @escaping @Sendable (TaskRecord) throws -> Payload,
     hooks: Hooks? = nil,
     _ body: @escaping @Sendable (Payload, TaskContext) async throws -> Output
   ) {
     self.payloadType = payloadType
+    self.payloadVersion = payloadVersion
     self.hooks = hooks
     perform = { record, context in
       let payload: Payload
@@ -61,6 +65,7 @@ extension AnyHandler {
   ) {
     self.init(
       of: PayloadType(type),
+      version: Payload.schemaVersion,
       decode: { try $0.decodedPayload(as: Payload.self) },
       hooks: hooks,
       body
@@ -71,7 +76,7 @@ extension AnyHandler {
   convenience init<Output: Sendable>(
     untyped body: @escaping @Sendable (JSONValue, TaskContext) async throws -> Output
   ) {
-    self.init(of: nil, decode: { try $0.untypedPayload }, body)
+    self.init(of: nil, version: .max, decode: { try $0.untypedPayload }, body)
   }
 
   /// Makes a handler with the hooks of a ``TaskHandler``.
@@ -108,12 +113,7 @@ extension TaskRecord {
     if let value = payload.value(as: type) { return value }
     let version = payload.version
     guard version <= Payload.schemaVersion else {
-      throw UndecodablePayload(
-        description:
-          "the payload of '\(name)' has the schema version \(version), but this version of the "
-          + "program knows \(type) up to \(Payload.schemaVersion); run the version that stored it, "
-          + "or a later one"
-      )
+      throw UndecodablePayload(description: reasonForNewerVersion(than: Payload.schemaVersion))
     }
     let json = try openedPayload
     do {
@@ -121,6 +121,13 @@ extension TaskRecord {
     } catch {
       throw UndecodablePayload(name: name, type: TypeNames.shared.name(of: type), error)
     }
+  }
+
+  /// Describes why this program can't perform the task: a newer version of it has stored the
+  /// payload.
+  func reasonForNewerVersion(than known: Int) -> String {
+    "the payload of '\(name)' has the schema version \(payload.version), but this version of the "
+      + "program knows '\(name)' up to \(known); run the version that stored it, or a later one"
   }
 
   /// The payload as a JSON value.

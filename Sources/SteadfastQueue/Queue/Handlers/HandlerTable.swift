@@ -12,6 +12,8 @@ final class HandlerTable: Sendable {
 
   private struct State {
     var handlers: [String: AnyHandler] = [:] { didSet { recent = nil } }
+    /// The greatest payload version that the handler for each name can decode.
+    var payloadVersions: [String: Int] = [:]
     /// The most recently looked-up name, with its handler.
     private var recent: (name: ComparedText, handler: AnyHandler?)?
     /// The handler for all names that have no handler of their own.
@@ -68,12 +70,28 @@ final class HandlerTable: Sendable {
   private let state = Mutex(State())
   private let isRefusalRecorded = Atomic(false)
 
-  /// The maximum number of tasks with each name that may be performed at a time.
-  ///
-  /// `names` contains the registered and the paused names. `version` is the number of changes to
-  /// `names` so far. `others` is the maximum for each name that is not in `names`.
-  var capacities: (names: [String: Int], version: Int, others: Int) {
-    state.withLock { ($0.capacities, $0.version, $0.fallback == nil ? 0 : .max) }
+  /// The tasks that the handlers can perform.
+  struct Capacities: Sendable {
+    /// For each registered or paused name, the maximum number of its tasks that may be performed at
+    /// a time.
+    let names: [String: Int]
+    /// The number of changes to `names` so far.
+    let version: Int
+    /// The maximum for each name that is not in `names`.
+    let others: Int
+    /// For each registered name, the greatest payload version that its handler can decode.
+    let payloadVersions: [String: Int]
+  }
+
+  var capacities: Capacities {
+    state.withLock { state in
+      Capacities(
+        names: state.capacities,
+        version: state.version,
+        others: state.fallback == nil ? 0 : .max,
+        payloadVersions: state.payloadVersions
+      )
+    }
   }
 
   var names: [String] { state.withLock { Array($0.limits.keys) } }
@@ -85,6 +103,20 @@ final class HandlerTable: Sendable {
   /// Returns whether a handler performs the tasks with a name; `true` if the table is closed.
   func canPerform(_ name: String) -> Bool {
     state.withLock { $0.isClosed || $0.fallback != nil || $0.handler(named: name) != nil }
+  }
+
+  /// Returns why no handler performs a task: none is registered for its name, or a newer version of
+  /// the program has stored its payload.
+  ///
+  /// - Returns: `nil` if a handler performs the task, or if the table is closed.
+  func reasonForNoHandler(of record: TaskRecord) -> String? {
+    let (isClosed, handler) = state.withLock { state in
+      (state.isClosed, state.handler(named: record.name) ?? state.fallback)
+    }
+    if isClosed { return nil }
+    guard let handler else { return reasonForMissingHandler(named: record.name) }
+    guard record.payload.version > handler.payloadVersion else { return nil }
+    return record.reasonForNewerVersion(than: handler.payloadVersion)
   }
 
   /// Registers a handler for some names, and replaces handlers for the same payload type.
@@ -108,6 +140,7 @@ final class HandlerTable: Sendable {
       }
       return names.map { name in
         state.limits[name] = limit ?? .max
+        state.payloadVersions[name] = handler.payloadVersion
         state.updateCapacity(of: name)
         return state.handlers.updateValue(handler, forKey: name)
       }
@@ -187,6 +220,7 @@ final class HandlerTable: Sendable {
       state.handlers = [:]
       state.fallback = nil
       state.limits = [:]
+      state.payloadVersions = [:]
       state.capacities = [:]
       state.version += 1
       state.isClosed = true

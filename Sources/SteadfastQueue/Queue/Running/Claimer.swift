@@ -56,6 +56,7 @@ extension Claimer {
         limit: limit,
         names: upkeep.claimLimitsWithinBudget(room),
         otherNames: handled.others,
+        versions: handled.payloadVersions,
         now: now,
         conditions: conditions,
         leaseDuration: dispatch.leaseDuration
@@ -166,8 +167,14 @@ extension Claimer {
     }
     // A store throws an error for a name with a NUL, which would stop the queue. Files of old
     // versions may contain such names, so leave them out.
-    let changes = names.map(\.text).filter { !$0.hasNUL }.sorted().map {
+    var changes = names.map(\.text).filter { !$0.hasNUL }.sorted().map {
       TaskChange.unpark(name: $0)
+    }
+    if parked.ofOlderVersions {
+      let versions = handlers.capacities.payloadVersions.sorted { $0.key < $1.key }
+      for (name, version) in versions where !names.contains(ExactText(name)) {
+        changes.append(.unpark(name: name, below: version))
+      }
     }
     guard !changes.isEmpty else { return }
     _ = try await store.apply(changes, durability: .relaxed)
@@ -537,6 +544,8 @@ extension Claimer {
   func pollSharedStore(_ sharing: StoreSharing) async {
     while !Task.isCancelled {
       try? await time.clock.wait(for: max(sharing.pollInterval, .milliseconds(1)))
+      // An older version of the program may have parked tasks since the run began.
+      dispatch.machine.withLock { $0.toUnpark.ofOlderVersions = true }
       await checkStoreForChanges()
     }
   }

@@ -529,9 +529,7 @@ extension QueueCore {
     if let record {
       if record.state == .parked { return ", which is parked: \(record.lastError ?? "")" }
       if record.state == .paused { return ", which is paused: call resume(_:) with its ID" }
-      if handlers[record.name] == nil {
-        return ": no handler is registered for '\(record.name)'"
-      }
+      if let reason = handlers.reasonForNoHandler(of: record) { return ": \(reason)" }
       if record.availableDate > now {
         let isSame = (clock as AnyObject) === (self.time.clock as AnyObject)
         return isSame

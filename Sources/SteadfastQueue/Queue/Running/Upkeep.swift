@@ -21,23 +21,28 @@ extension Upkeep {
   private func reportUnhandledTasks() async throws {
     guard observers.events.isObserved || givesWarnings else { return }
     try await reportUnknownConditions()
-    guard handlers.capacities.others == 0 else { return }
     // Exclude names that were reported before: the look-up returns only 100 tasks, and these might
     // all have such names.
     let reported = observers.events.isObserved ? [] : state.withLock { $0.warning.reportedNames }
+    let handled = handlers.capacities
     let unhandled = try await store.tasks(
-      matching: TaskFilter(excludedNames: reported.union(handlers.names), states: [.waiting]),
+      matching: TaskFilter(
+        // A fallback handler performs the tasks with all other names.
+        names: handled.others > 0 ? Set(handled.payloadVersions.keys) : nil,
+        excludedNames: reported,
+        states: [.waiting],
+        unhandledBy: handled.payloadVersions
+      ),
       after: nil,
       limit: 100
     )
     if observers.events.isObserved {
       for record in unhandled { postUnhandled(record) }
     } else if let warn = configuration.notice {
-      let found = Set(unhandled.map(\.name)).sorted()
-      for name in state.withLock({ $0.warning.takeUnreportedNames(of: found) }) {
-        warn(
-          "the queue '\(self.name)' has waiting tasks: \(handlers.reasonForMissingHandler(named: name))"
-        )
+      let found = Dictionary(unhandled.map { ($0.name, $0) }) { first, _ in first }
+      for name in state.withLock({ $0.warning.takeUnreportedNames(of: found.keys.sorted()) }) {
+        guard let reason = found[name].flatMap(handlers.reasonForNoHandler) else { continue }
+        warn("the queue '\(self.name)' has waiting tasks: \(reason)")
       }
     }
   }
@@ -57,7 +62,9 @@ extension Upkeep {
     )
     if isObserved {
       // `reportUnhandledTasks()` reports the tasks without a handler.
-      for record in waiting where handlers.canPerform(record.name) { postUnhandled(record) }
+      for record in waiting where handlers.reasonForNoHandler(of: record) == nil {
+        postUnhandled(record)
+      }
     } else if let warn = configuration.notice {
       let conditions = waiting.reduce(into: Set()) { $0.formUnion($1.conditions) }
       let toReport = state.withLock { upkeep in
@@ -115,7 +122,9 @@ extension Upkeep {
   /// If a new task has no handler, posts an event; without observers, schedules a warning.
   func reportIfUnhandled(_ record: TaskRecord) {
     guard observers.events.isObserved else { return scheduleWarningIfUnhandled(record) }
-    if !handlers.canPerform(record.name) || hasUnknownConditions(record) { postUnhandled(record) }
+    if handlers.reasonForNoHandler(of: record) != nil || hasUnknownConditions(record) {
+      postUnhandled(record)
+    }
   }
 
   /// If a task that starts to wait has no handler, makes the next worker that finds nothing to do
@@ -124,7 +133,7 @@ extension Upkeep {
   /// Wake a worker after this call.
   func scheduleWarningIfUnhandled(_ record: TaskRecord) {
     guard givesWarnings else { return }
-    if !handlers.canPerform(record.name) {
+    if handlers.reasonForNoHandler(of: record) != nil {
       state.withLock { $0.warning.makeCheckDue(forName: record.name) }
     }
     guard !record.conditions.isEmpty else { return }
@@ -142,9 +151,8 @@ extension Upkeep {
     observers.events.postEnqueuedEvent(of: record.id)
     let unknown = state.withLock { $0.conditions.unknown(in: record.conditions) }
     let reason =
-      handlers.canPerform(record.name)
-      ? unknown.sorted().map(Self.reason(forWaitingFor:)).joined(separator: "; ")
-      : handlers.reasonForMissingHandler(named: record.name)
+      handlers.reasonForNoHandler(of: record)
+      ?? unknown.sorted().map(Self.reason(forWaitingFor:)).joined(separator: "; ")
     observers.events.post(.unhandled(record, reason: reason))
   }
 
@@ -153,9 +161,7 @@ extension Upkeep {
   func reasonNotToPerform(_ record: TaskRecord) -> String? {
     if record.state == .paused { return "a task is paused; resume it" }
     if record.state == .suspended { return "a task waits for a completion; complete it" }
-    guard handlers.canPerform(record.name) else {
-      return handlers.reasonForMissingHandler(named: record.name)
-    }
+    if let reason = handlers.reasonForNoHandler(of: record) { return reason }
     if record.state == .parked {
       return "a payload can't be decoded; register a handler that reads it"
     }

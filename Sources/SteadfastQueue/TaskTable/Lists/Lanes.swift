@@ -1,15 +1,25 @@
-/// The ready and the parked tasks in lanes: one lane for each queue, name and set of conditions.
+/// The ready and the parked tasks in lanes: one lane for each queue, name, set of conditions and
+/// payload version.
 ///
 /// A claim takes each task from the lane whose first task comes first, among the names of which the
-/// claim may take more tasks. The tasks without conditions are in the main lane of their name. The
-/// other lanes of the name share the main lane's quota.
+/// claim may take more tasks. The tasks without conditions whose payload has the first version are
+/// in the main lane of their name. The other lanes of the name share the main lane's quota.
 struct Lanes: Sendable {
-  /// The ready tasks of one queue that have the same name and the same conditions.
+  /// What the tasks in a lane require of a claim, besides room for their name.
+  struct Requirements: Sendable, Equatable {
+    var conditions: Set<TaskCondition> = []
+    /// The payload version, which the queue must be able to decode.
+    var version = 1
+
+    var areUsual: Bool { version == 1 && conditions.isEmpty }
+  }
+
+  /// The ready tasks of one queue that have the same name and the same requirements.
   struct Lane: Sendable {
     private let comparedName: ComparedText
-    /// The conditions of the tasks.
-    fileprivate(set) var conditions: Set<TaskCondition> = []
-    /// The index of the lane of this name's tasks without conditions, which may be this lane.
+    fileprivate(set) var requirements = Requirements()
+    /// The index of the lane of this name's tasks with the usual requirements, which may be this
+    /// lane.
     fileprivate(set) var main: Int
     /// In a main lane, the indices of the other lanes of the name.
     fileprivate var variants: [Int] = []
@@ -19,15 +29,16 @@ struct Lanes: Sendable {
     /// In a main lane, all parked tasks of the name.
     fileprivate(set) var parked = SortedList<TaskTable.Node>()
     /// In a main lane, the number of tasks with the name, in any state; in another lane, the number
-    /// of tasks with the name and the conditions.
+    /// of tasks with the name and the requirements.
     ///
     /// A lane without tasks may be reused for another name.
     fileprivate(set) var taskCount = 0
     /// The ready task that determines the lane's position in the ranking; `nil` if the lane is not
     /// in the ranking.
     fileprivate var rank: TaskTable.ReadyNode?
-    /// How many more tasks with the name the search with this number may take.
-    fileprivate var quota = (search: UInt64(0), count: 0)
+    /// How many more tasks with the name the search with this number may take, and the greatest
+    /// payload version that it may take.
+    fileprivate var quota = (search: UInt64(0), count: 0, version: 0)
 
     fileprivate init(name: String, main: Int) {
       comparedName = ComparedText(name)
@@ -77,12 +88,12 @@ struct Lanes: Sendable {
     return queues.count - 1
   }
 
-  /// Counts one more task in the lane for a queue, a name and conditions, and returns the lane's
+  /// Counts one more task in the lane for a queue, a name and requirements, and returns the lane's
   /// index.
   mutating func addTask(
     queue queueName: String,
     name: String,
-    conditions: Set<TaskCondition> = []
+    requirements: Requirements = Requirements()
   ) -> Int {
     let queue = registerQueue(named: queueName)
     // Most tasks have the same name as the task that was added before.
@@ -92,14 +103,14 @@ struct Lanes: Sendable {
       isAgain ? last : queues[queue].indices[ExactText(name)] ?? newLane(of: name, in: queue)
     last = lane
     all[lane].taskCount += 1
-    return conditions.isEmpty ? lane : addTask(toVariantOf: lane, conditions: conditions)
+    return requirements.areUsual ? lane : addTask(toVariantOf: lane, requirements)
   }
 
-  private mutating func addTask(toVariantOf main: Int, conditions: Set<TaskCondition>) -> Int {
-    let known = all[main].variants.first { all[$0].conditions == conditions }
+  private mutating func addTask(toVariantOf main: Int, _ requirements: Requirements) -> Int {
+    let known = all[main].variants.first { all[$0].requirements == requirements }
     let lane = known ?? takeFreeLane(named: all[main].name, in: all[main].queue)
     if known == nil {
-      all[lane].conditions = conditions
+      all[lane].requirements = requirements
       all[lane].main = main
       all[main].variants.append(lane)
     }
@@ -151,7 +162,18 @@ struct Lanes: Sendable {
 
   /// Returns whether any task requires a condition that is not in `conditions`.
   func containTasksRequiring(moreThan conditions: Set<TaskCondition>) -> Bool {
-    all.contains { !$0.conditions.isEmpty && !$0.conditions.isSubset(of: conditions) }
+    all.contains { lane in
+      let required = lane.requirements.conditions
+      return !required.isEmpty && !required.isSubset(of: conditions)
+    }
+  }
+
+  /// Returns whether a filter excludes all tasks with the name of a main lane, by their name or by
+  /// the versions of their payloads.
+  func mainLane(_ main: Int, containsOnlyTasksOutside filter: TaskFilter) -> Bool {
+    if filter.excludedNames.containsExactly(all[main].name) { return true }
+    guard let version = filter.unhandledBy?[exactly: all[main].name] else { return false }
+    return ([main] + all[main].variants).allSatisfy { all[$0].requirements.version <= version }
   }
 
   // MARK: Tasks
@@ -177,9 +199,9 @@ struct Lanes: Sendable {
     all[all[lane].main].parked.remove(node)
   }
 
-  /// Returns the first parked task of a name in a queue.
-  func firstParked(of name: String, in queue: String) -> TaskTable.Node? {
-    lane(of: name, in: queue).flatMap { all[$0].parked.first }
+  /// Returns the parked tasks of a name in a queue, in order.
+  func parked(of name: String, in queue: String) -> [TaskTable.Node] {
+    lane(of: name, in: queue).map { all[$0].parked.elements() } ?? []
   }
 
   /// Moves a lane to the position of its first ready task in the ranking.
@@ -292,10 +314,20 @@ extension Lanes {
   private mutating func hasQuota(_ lane: Int, in search: Search) -> Bool {
     let main = all[lane].main
     if all[main].quota.search != search.number {
-      all[main].quota = (search.number, quota(of: main, for: search.request))
+      let version = search.request.versions.isEmpty ? Int.max : version(of: main, in: search)
+      all[main].quota = (search.number, quota(of: main, for: search.request), version)
     }
-    guard all[main].quota.count > 0 else { return false }
-    return lane == main || all[lane].conditions.isSubset(of: search.request.conditions)
+    guard all[main].quota.count > 0, all[lane].requirements.version <= all[main].quota.version
+    else { return false }
+    return lane == main
+      || all[lane].requirements.conditions.isSubset(of: search.request.conditions)
+  }
+
+  private func version(of main: Int, in search: Search) -> Int {
+    let versions = search.request.versions
+    guard versions.count <= 4 else { return search.request.version(for: all[main].name) }
+    for (name, version) in versions where all[main].hasName(name) { return version }
+    return .max
   }
 
   private func quota(of main: Int, for request: ClaimRequest) -> Int {
@@ -303,5 +335,12 @@ extension Lanes {
     guard request.names.count <= 4 else { return request.room(for: all[main].name) }
     for (name, quota) in request.names where all[main].hasName(name) { return quota }
     return request.otherNames
+  }
+}
+
+extension TaskRecord {
+  /// What the task requires of a claim, besides room for its name.
+  var requirements: Lanes.Requirements {
+    Lanes.Requirements(conditions: conditions, version: payload.version)
   }
 }

@@ -52,6 +52,9 @@ public protocol TaskPayload: Codable, Sendable {
   /// none.
   static var formerTaskNames: [String] { get }
   /// The version of the payload's JSON that is stored with the task; by default 1.
+  ///
+  /// A queue leaves tasks with a higher version alone: they wait for a process that runs a newer
+  /// version of the program.
   static var schemaVersion: Int { get }
   /// The options of the payload's task; by default, no option is set.
   ///

@@ -37,6 +37,9 @@ public struct TaskMove: Sendable, Hashable {
   public let retryCount: Int?
   /// The failure to record; `nil` if there is none.
   public let failure: TaskFailure?
+  /// For a task that is parked, the greatest payload version that its handler can decode; `nil` if
+  /// this is not known.
+  public let knownVersion: Int?
   /// Whether the task's memory is deleted.
   public let forgetsMemory: Bool
 
@@ -46,6 +49,7 @@ public struct TaskMove: Sendable, Hashable {
     countedFrom: Date? = nil,
     retryCount: Int? = nil,
     failure: TaskFailure? = nil,
+    knownVersion: Int? = nil,
     forgetsMemory: Bool = false
   ) {
     self.kind = kind
@@ -53,6 +57,7 @@ public struct TaskMove: Sendable, Hashable {
     self.countedFrom = countedFrom
     self.retryCount = retryCount
     self.failure = failure
+    self.knownVersion = knownVersion
     self.forgetsMemory = forgetsMemory
   }
 

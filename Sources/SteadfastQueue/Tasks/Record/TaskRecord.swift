@@ -55,6 +55,7 @@ public struct TaskRecord: Sendable, Identifiable {
     lastError: String? = nil,
     failedDate: Date? = nil,
     earlierFailures: [TaskFailure] = [],
+    parkedVersion: Int? = nil,
     isPostponed: Bool? = nil,
     finishedDate: Date? = nil
   ) {
@@ -96,6 +97,7 @@ public struct TaskRecord: Sendable, Identifiable {
         lastError: lastError,
         failedDate: failedDate,
         earlierFailures: Self.latestStorable(of: earlierFailures),
+        parkedVersion: parkedVersion,
         isPostponed: isPostponed ?? (retryCount > 0),
         countedFrom: availableDate == createdDate && countedFrom == createdDate ? nil : countedFrom
       )
@@ -248,6 +250,16 @@ public struct TaskRecord: Sendable, Identifiable {
     set { failureState.value.earlierFailures = Self.latestStorable(of: newValue) }
   }
 
+  /// If the task is parked, the greatest payload version that its handler could decode in the
+  /// process that parked the task; `nil` if this is not known, or if the task is not parked.
+  ///
+  /// A queue that can decode a greater version tries the task again
+  /// (``BroadChange/unpark(name:queue:below:)``).
+  public var parkedVersion: Int? {
+    get { state == .parked ? failureState.present?.parkedVersion : nil }
+    set { failureState.value.parkedVersion = newValue }
+  }
+
   /// Whether any property of the ``FailureState`` differs from its default.
   var hasFailureState: Bool { !failureState.isEmpty }
   /// Whether any property of the ``Extras`` differs from its default.
@@ -390,12 +402,14 @@ extension TaskRecord {
     var lastError: String?
     var failedDate: Date?
     var earlierFailures: [TaskFailure] = []
+    /// It has no meaning unless the task is parked.
+    var parkedVersion: Int?
     var isPostponed = false
     var countedFrom: Date?
 
     var isEmpty: Bool {
       retryCount == 0 && interruptionCount == 0 && lastError == nil && failedDate == nil
-        && earlierFailures.isEmpty && !isPostponed && countedFrom == nil
+        && earlierFailures.isEmpty && parkedVersion == nil && !isPostponed && countedFrom == nil
     }
 
     var lastFailure: TaskFailure? {

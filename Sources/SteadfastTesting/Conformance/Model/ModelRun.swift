@@ -49,15 +49,9 @@ struct ModelRun {
       try await apply([change])
       if case .value = change { try await compareValues() }
     case .batch(let changes): try await apply(changes)
-    case .claim(let limit, let queue, let names, let otherNames, let conditions):
-      try await claim(
-        limit: limit,
-        queue: queue,
-        names: names,
-        otherNames: otherNames,
-        conditions: conditions
-      )
-    case .unpark(let name, let queue): try await apply(.unpark(name: name, queue: queue))
+    case .claim(let request): try await claim(request)
+    case .unpark(let name, let queue, let version):
+      try await apply(.unpark(name: name, queue: queue, below: version))
     case .prune(let state, let age, let count, let queue):
       let date = age.map { Date.second(now - $0) }
       try await apply(
@@ -194,29 +188,17 @@ struct ModelRun {
   }
 
   /// Claims tasks from the store, and compares them with those that the reference would return.
-  private mutating func claim(
-    limit: Int,
-    queue: String,
-    names: [String: Int],
-    otherNames: Int,
-    conditions: Set<TaskCondition>
-  ) async throws {
+  private mutating func claim(_ drawn: ClaimRequest) async throws {
     try await advanceClock()
-    var request = ClaimRequest(
-      limit: limit,
-      queue: queue,
-      names: names,
-      otherNames: otherNames,
-      now: .second(now),
-      conditions: conditions,
-      leaseDuration: isShared ? leaseDuration : nil
-    )
+    var request = drawn
+    request.now = .second(now)
+    request.leaseDuration = isShared ? leaseDuration : nil
     let start = store.trial.uptime()
     let claim = try await store.claim(request)
     request.limit += 1
     let available = reference.claimable(request)
     request.limit -= 1
-    let expected = available.prefix(limit)
+    let expected = available.prefix(request.limit)
     let found = claim.tasks.map(\.lease.id)
     let isSame = reference.ranks(of: found) == expected.map(\.rank)
     guard isSame, Set(found).count == found.count else {
@@ -232,7 +214,7 @@ struct ModelRun {
       let record = reference.record(of: task.lease.id)
       try store.expect(task.record, equals: try record.required())
     }
-    try expectNextDate(of: claim, request, hasMore: available.count > limit)
+    try expectNextDate(of: claim, request, hasMore: available.count > request.limit)
   }
 
   /// Expects that the claim's next date is correct; `hasMore` says that available tasks remain.
@@ -249,6 +231,7 @@ struct ModelRun {
     let dates = reference.waiting.map(\.record).filter { record in
       record.availableDate > request.now && record.queue == request.queue
         && (request.names[record.name] ?? request.otherNames) > 0
+        && record.payload.version <= request.version(for: record.name)
         && record.conditions.isSubset(of: request.conditions)
     }.map(\.availableDate)
     let ends = reference.entries.compactMap(\.leaseEnd).map { end in

@@ -11,6 +11,7 @@ enum ModelStep: Sendable {
     var number: Int
     var queue: String
     var name: String
+    var version: Int
     var priority: Int
     var delay: Double
     var key: String?
@@ -51,14 +52,9 @@ enum ModelStep: Sendable {
 
   case change(Change)
   case batch([Change])
-  case claim(
-    limit: Int,
-    queue: String,
-    names: [String: Int],
-    otherNames: Int,
-    conditions: Set<TaskCondition>
-  )
-  case unpark(name: String, queue: String)
+  /// Claims tasks; the run sets the request's date and the duration of its leases.
+  case claim(ClaimRequest)
+  case unpark(name: String, queue: String, below: Int?)
   case prune(TaskState, age: Double?, keepingLatest: Int?, queue: String)
   /// Only for a store whose queues have one clock.
   case rebase(back: Double)
@@ -90,7 +86,7 @@ struct ModelDrawing {
     case 0..<20: .change(drawChange())
     case 20..<23: .batch((0...drawNumber(below: 4)).map { _ in drawChange() })
     case 23..<32: drawClaim()
-    case 32: .unpark(name: draw(names), queue: draw(queues))
+    case 32: .unpark(name: draw(names), queue: draw(queues), below: draw([nil, nil, 1, 2, 3]))
     case 33, 34:
       .prune(
         draw([.succeeded, .abandoned, .cancelled]),
@@ -107,12 +103,18 @@ struct ModelDrawing {
   private mutating func drawClaim() -> ModelStep {
     var limits: [String: Int] = [:]
     for name in names where drawNumber(below: 3) > 0 { limits[name] = draw([0, 1, 2, .max]) }
+    var versions: [String: Int] = [:]
+    for name in names where drawNumber(below: 3) == 0 { versions[name] = draw([0, 1, 2, 2]) }
     return .claim(
-      limit: drawNumber(below: 5),
-      queue: draw(queues),
-      names: limits,
-      otherNames: draw([0, 0, 1, 3]),
-      conditions: draw([[], ["a"], ["a", "b"], ["a", "b"]])
+      ClaimRequest(
+        limit: drawNumber(below: 5),
+        queue: draw(queues),
+        names: limits,
+        otherNames: draw([0, 0, 1, 3]),
+        versions: versions,
+        now: .second(0),
+        conditions: draw([[], ["a"], ["a", "b"], ["a", "b"]])
+      )
     )
   }
 
@@ -177,6 +179,7 @@ struct ModelDrawing {
       number: number,
       queue: draw(queues),
       name: draw(names),
+      version: draw([1, 1, 1, 1, 0, 2, 3]),
       priority: draw([-1, 0, 0, 1, .max]),
       delay: Double(drawNumber(below: 25) - 10),
       key: drawNumber(below: 3) == 0 ? "key \(drawNumber(below: 3))" : nil,
@@ -240,6 +243,7 @@ extension TaskMove {
     (availableDate.map { " to \($0.step)" } ?? "")
       + (retryCount.map { ", retries \($0)" } ?? "")
       + (failure.map { ", \($0.step)" } ?? countedFrom.map { ", counted from \($0.step)" } ?? "")
+      + (knownVersion.map { ", knowing version \($0)" } ?? "")
       + (forgetsMemory ? ", forgetting" : "")
   }
 }
@@ -263,7 +267,9 @@ extension MemoryChange {
 extension BroadChange {
   fileprivate var step: String {
     switch self {
-    case .unpark(let name, let queue): "unpark \(name)\(queue.isEmpty ? "" : " in \(queue)")"
+    case .unpark(let name, let queue, let version):
+      "unpark \(name)\(queue.isEmpty ? "" : " in \(queue)")"
+        + (version.map { ", parked below version \($0)" } ?? "")
     case .prune(let state, let date, let count, let now, let queue):
       "prune \(state)\(queue.isEmpty ? "" : " in \(queue)") at \(now.step)"
         + (date.map { ", ended before \($0.step)" } ?? "")
@@ -543,7 +549,11 @@ extension TaskRecord {
     TaskRecord(
       id: .numbered(task.number),
       name: task.name,
-      payload: StoredPayload(Array("\(task.number)".utf8), format: .json),
+      payload: StoredPayload(
+        Array("\(task.number)".utf8),
+        format: .json,
+        version: task.version
+      ),
       priority: TaskQueue.Priority(rawValue: task.priority),
       createdDate: .second(seconds),
       uniqueKey: task.key,
@@ -611,7 +621,8 @@ extension TaskChange {
       )
     case .abandon: .abandon(lease, failure: failure, retains: retains)
     case .release: .release(lease)
-    case .park: .park(lease, failure: failure)
+    case .park:
+      .park(lease, failure: failure, knownVersion: retryCount == 0 ? nil : retryCount)
     case .cancel: .cancel(.claimed(lease), at: date, retains: retains)
     case .pause: .pause(.claimed(lease))
     case .restart: .restart(.claimed(lease), availableDate: later)

@@ -128,11 +128,12 @@ package struct ReferenceTable: Sendable {
 
   mutating func remove(at index: Int) { entries.remove(at: index) }
 
-  package mutating func unpark(_ name: String, in queue: String = "") {
+  package mutating func unpark(_ name: String, in queue: String = "", below version: Int? = nil) {
     let place = nextPlace()
     for index in entries.indices {
       let record = entries[index].record
-      guard record.state == .parked, record.name.isExactly(name), record.queue.isExactly(queue)
+      guard record.state == .parked, record.name.isExactly(name), record.queue.isExactly(queue),
+        version.map({ record.parkedVersion ?? .min < $0 }) ?? true
       else { continue }
       entries[index].record.state = .waiting
       entries[index].place = place
@@ -186,7 +187,9 @@ extension ReferenceTable {
         }
         .sorted { $0.rank < $1.rank }
         .filter { entry in
-          guard entry.record.conditions.isSubset(of: request.conditions) else { return false }
+          guard entry.record.conditions.isSubset(of: request.conditions),
+            entry.record.payload.version <= request.version(for: entry.record.name)
+          else { return false }
           let name = ExactText(entry.record.name)
           taken[name, default: 0] += 1
           return taken[name, default: 0] <= request.room(for: name.text)
@@ -313,7 +316,8 @@ extension ReferenceTable {
     case .update(let id, let update): return self.update(id, update)
     case .remove(let id):
       return changeState(of: .unclaimed(id), in: Self.ended, to: .waiting, retains: false)
-    case .broad(.unpark(let name, let queue)): unpark(name, in: queue)
+    case .broad(.unpark(let name, let queue, let version)):
+      unpark(name, in: queue, below: version)
     case .broad(.prune(let state, let date, let count, let now, let queue)):
       prune(state, in: queue, endedBefore: date, keepingLatest: count, now: now)
     case .broad(.rebase(let date)): rebase(to: date)
@@ -360,7 +364,8 @@ extension ReferenceTable {
         record.availableDate = move.availableDate ?? record.availableDate
         record.countedFrom = move.failure?.date ?? move.countedFrom
         record.isPostponed = move.kind == .retry
-      case .release, .park, .pause, .resume: break
+      case .park: record.parkedVersion = move.knownVersion
+      case .release, .pause, .resume: break
       }
       if let count = move.retryCount { (record.retryCount, record.interruptionCount) = (count, 0) }
       record.addFailure(move.failure)
@@ -455,6 +460,7 @@ extension TaskRecord {
       lastError: lastError,
       failedDate: failedDate,
       earlierFailures: earlierFailures,
+      parkedVersion: parkedVersion,
       isPostponed: isPostponed,
       finishedDate: finishedDate
     )
@@ -661,6 +667,7 @@ extension TaskRecord {
       lastError: lastError,
       failedDate: failedDate,
       earlierFailures: earlierFailures,
+      parkedVersion: parkedVersion,
       isPostponed: isPostponed,
       finishedDate: finishedDate
     )

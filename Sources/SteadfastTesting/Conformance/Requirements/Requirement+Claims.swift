@@ -32,6 +32,12 @@ extension PersistenceConformance.Requirement {
       check: checkUnacceptedNames
     ),
     Self(
+      "claim.versions",
+      "A claim returns no task whose payload has a greater version than the claim has for the "
+        + "task's name.",
+      check: checkPayloadVersions
+    ),
+    Self(
       "claim.texts",
       "A claim may list a name or a condition that contains a NUL. No task has it, and the claim "
         + "returns the tasks with the other names and conditions.",
@@ -124,6 +130,61 @@ extension PersistenceConformance.Requirement {
     try await store.insert(.numbered(4))
     try store.expect(try await store.claim(2), [4])
     try await store.expectTasks([1, 2, 3], TaskFilter(states: [.waiting]))
+  }
+
+  private static func checkPayloadVersions(in store: StoreProbe) async throws {
+    // Tasks with newer payloads come first. A store may read the tasks in another way after many.
+    _ = try await store.apply(
+      (1...150).map { number in
+        .insert(.numbered(number, priority: 1, version: 3), onDuplicate: .keep)
+      }
+    )
+    try await store.insert(
+      .numbered(201),
+      .numbered(202, version: 2),
+      .numbered(203, name: "B", version: 9),
+      .numbered(204, name: "C", version: 9),
+      .numbered(205, name: "C", version: -1)
+    )
+    func expectClaim(
+      of numbers: [Int],
+      _ limit: Int = 1000,
+      names: [String: Int],
+      otherNames: Int = 0,
+      versions: [String: Int]
+    ) async throws {
+      let claim = try await store.claim(
+        limit,
+        names: names,
+        otherNames: otherNames,
+        versions: versions,
+        at: 5
+      )
+      try store.expect(claim, numbers)
+      if numbers.isEmpty { try store.expectNextDate(claim, by: nil, at: 5) }
+      _ = try await store.apply(claim.tasks.reversed().map { .release($0.lease) })
+    }
+    let many = ["A": 1000, "B": 1000]
+    try await expectClaim(of: [201, 202, 203], names: many, versions: ["A": 2])
+    try await expectClaim(of: [201, 202], names: many, versions: ["A": 2, "B": 8, "D": 1])
+    try await expectClaim(of: [201], 1, names: many, versions: ["A": 2])
+    try await expectClaim(of: [201], names: ["A": 1, "B": 1], versions: ["A": 2, "B": 8])
+    try await expectClaim(of: [], names: many, versions: ["A": 0, "B": 0])
+    try await expectClaim(of: [], names: ["A": 2], versions: ["A": 0])
+    try await expectClaim(
+      of: [201, 203, 205],
+      names: [:],
+      otherNames: 1000,
+      versions: ["A": 1, "B": 9, "C": 8]
+    )
+    // Another payload may have another version.
+    func payload(version: Int) -> TaskUpdate {
+      TaskUpdate(payload: StoredPayload([1], format: .binary, version: version))
+    }
+    try await store.apply(.update(.numbered(201), payload(version: 4)))
+    try await store.apply(.update(.numbered(150), payload(version: 1)))
+    try await expectClaim(of: [150, 202], names: many, versions: ["A": 2, "B": 8])
+    try await expectClaim(of: [1], 1, names: many, versions: [:])
   }
 
   private static func checkNULInClaims(in store: StoreProbe) async throws {

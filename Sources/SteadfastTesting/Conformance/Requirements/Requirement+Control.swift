@@ -72,7 +72,7 @@ extension PersistenceConformance.Requirement {
     let leases = try await store.claim(at: 9).tasks.map(\.lease)
     try store.expect("the number of claimed tasks", leases.count, 6)
     try await store.apply(.release(leases[0]))
-    try await store.apply(.park(leases[1], failure: .at(10, "can't be read")))
+    try await store.apply(.park(leases[1], failure: .at(10, "can't be read"), knownVersion: 3))
     try await store.apply(.pause(.claimed(leases[2])))
     try await store.apply(.succeed(leases[3], at: .second(10), retains: true))
     try await store.apply(.abandon(leases[4], failure: .at(11, "no"), retains: true))

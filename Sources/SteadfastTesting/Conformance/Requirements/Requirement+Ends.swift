@@ -35,13 +35,20 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "end.park",
-      "A parked task keeps the error, and no claim returns it.",
+      "A parked task keeps the error and the version that its handler knew, and no claim returns "
+        + "it.",
       check: checkParking
     ),
     Self(
       "end.unpark",
       "All parked tasks of one name wait again, and no others.",
       check: checkUnparking
+    ),
+    Self(
+      "end.unpark-below",
+      "Unparking below a version affects only the tasks that were parked with a lower version, or "
+        + "with none.",
+      check: checkUnparkingBelowVersion
     ),
     Self(
       "end.claimed-control",
@@ -186,9 +193,12 @@ extension PersistenceConformance.Requirement {
 
   private static func checkParking(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1))
-    try await store.apply(.park(try await store.claimOne(), failure: .at(2, "can't be read")))
+    try await store.apply(
+      .park(try await store.claimOne(), failure: .at(2, "can't be read"), knownVersion: 7)
+    )
     let expected = TaskRecord.numbered(1).with { record in
       record.state = .parked
+      record.parkedVersion = 7
       record.lastError = "can't be read"
       record.failedDate = .second(2)
     }
@@ -209,6 +219,29 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([2], TaskFilter(states: [.parked]))
     let numbers = try await store.claim(names: ["A": 9, "B": 9]).tasks.map(\.record.id.number)
     try store.expect("the claimed tasks, in any order", numbers.sorted(), [1, 3, 4])
+  }
+
+  private static func checkUnparkingBelowVersion(in store: StoreProbe) async throws {
+    let versions: [Int?] = [nil, 1, 2, 3, .max, -1]
+    for number in 1...7 { try await store.insert(.numbered(number, name: number < 7 ? "A" : "B")) }
+    for task in try await store.claim(names: ["A": 9, "B": 9]).tasks {
+      let number = task.record.id.number
+      let version = number < 7 ? versions[number - 1] : nil
+      try await store.apply(.park(task.lease, failure: .at(2), knownVersion: version))
+    }
+    try await store.apply(.unpark(name: "A", below: 2))
+    try await store.expectTasks([3, 4, 5, 7], TaskFilter(states: [.parked]))
+    try await store.apply(.unpark(name: "A", below: .max))
+    try await store.expectTasks([5, 7], TaskFilter(states: [.parked]))
+    try await store.apply(.unpark(name: "A"))
+    try await store.expectTasks([7], TaskFilter(states: [.parked]))
+    // Only the last version counts.
+    let lease = try await store.claim(1).tasks[0].lease
+    try await store.apply(.park(lease, failure: .at(3), knownVersion: 5))
+    try await store.apply(.unpark(name: "A", below: 5))
+    try await store.expectTasks([lease.id.number, 7], TaskFilter(states: [.parked]))
+    try await store.apply(.unpark(name: "A", below: 6))
+    try await store.expectTasks([7], TaskFilter(states: [.parked]))
   }
 
   private static func checkControlOfClaimedTasks(in store: StoreProbe) async throws {

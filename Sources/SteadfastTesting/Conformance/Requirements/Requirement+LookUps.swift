@@ -34,18 +34,19 @@ extension PersistenceConformance.Requirement {
     try await store.insert(
       .numbered(7, name: "B", tags: ["red", "large"]),
       .numbered(8, name: "B", tags: ["blue"]),
-      .numbered(9, name: "b", order: "o", requires: ["x", "y"], tags: ["Red"])
+      .numbered(9, name: "b", order: "o", requires: ["x", "y"], tags: ["Red"]),
+      .numbered(10, name: "B", version: 3)
     )
     try store.expect(try await store.claim(1, names: ["B": 1]), [7])
     let cases: [(TaskFilter, [Int])] = [
-      (TaskFilter(), [1, 2, 3, 4, 5, 6, 7, 8, 9]),
+      (TaskFilter(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
       (TaskFilter(ids: [.numbered(2), .numbered(8), .numbered(99)]), [2, 8]),
       (TaskFilter(ids: []), []), (TaskFilter(names: []), []), (TaskFilter(states: []), []),
-      (TaskFilter(names: ["B", "unknown"]), [7, 8]),
-      (TaskFilter(excludedNames: ["A", "b"]), [7, 8]),
-      (TaskFilter(names: ["A", "B"], excludedNames: ["A"]), [7, 8]),
+      (TaskFilter(names: ["B", "unknown"]), [7, 8, 10]),
+      (TaskFilter(excludedNames: ["A", "b"]), [7, 8, 10]),
+      (TaskFilter(names: ["A", "B"], excludedNames: ["A"]), [7, 8, 10]),
       (TaskFilter(states: [.running, .parked]), [2, 7]),
-      (TaskFilter(states: [.waiting]), [1, 8, 9]), (.unfinished, [1, 2, 3, 7, 8, 9]),
+      (TaskFilter(states: [.waiting]), [1, 8, 9, 10]), (.unfinished, [1, 2, 3, 7, 8, 9, 10]),
       (.deadLetters, [5]), (TaskFilter(states: [.succeeded, .cancelled, .paused]), [3, 4, 6]),
       (TaskFilter(uniqueKeys: ["key 2", "key 5", "key 99"]), [2, 5]),
       (TaskFilter(uniqueKeys: []), []), (TaskFilter(tags: []), []),
@@ -57,6 +58,12 @@ extension PersistenceConformance.Requirement {
       (TaskFilter(orderKeys: ["o", "p"]), [9]), (TaskFilter(orderKeys: ["O"]), []),
       (TaskFilter(unmetBy: []), [9]), (TaskFilter(unmetBy: ["x"]), [9]),
       (TaskFilter(unmetBy: ["x", "y", "z"]), []),
+      (TaskFilter(unhandledBy: [:]), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+      (TaskFilter(unhandledBy: ["A": 1, "B": 2, "b": 1]), [10]),
+      (TaskFilter(unhandledBy: ["A": 1, "B": 3, "b": 0]), [9]),
+      (TaskFilter(unhandledBy: ["A": 1, "B": .max, "b": 1]), []),
+      (TaskFilter(unhandledBy: ["B": 3]), [1, 2, 3, 4, 5, 6, 9]),
+      (TaskFilter(names: ["B"], states: [.waiting], unhandledBy: ["A": 1, "B": 2]), [10]),
     ]
     for (filter, numbers) in cases {
       try await store.expectTasks(numbers, filter)

@@ -214,7 +214,7 @@ struct SimulatedCaller: Sendable {
     case 0, 1: return .succeed(lease, at: date, retains: pick(2) == 0)
     case 2: return .retry(lease, availableDate: date, retryCount: 1, failure: failure)
     case 3: return .abandon(lease, failure: failure, retains: pick(2) == 0)
-    case 4: return .park(lease, failure: failure)
+    case 4: return .park(lease, failure: failure, knownVersion: [nil, 1, 2][pick(3)])
     case 5: return .pause(.claimed(lease))
     case 6: return .cancel(.claimed(lease), at: date, retains: true)
     case 7: return .restart(.claimed(lease), availableDate: date, forgets: pick(2) == 0)

@@ -55,7 +55,7 @@ extension TaskTable {
       queue: queue,
       names: Dictionary(uniqueKeysWithValues: names(in: queue).map { ($0, .max) }),
       now: .distantFuture,
-      conditions: Set(lanes.all.flatMap(\.conditions))
+      conditions: Set(lanes.all.flatMap(\.requirements.conditions))
     )
     let claimed = claim(request).tasks
     for task in claimed {
@@ -96,6 +96,7 @@ extension TaskRecord {
     hasher.combine(lastError)
     hasher.combine(failedDate)
     hasher.combine(earlierFailures)
+    hasher.combine(parkedVersion)
     hasher.combine(isPostponed)
     hasher.combine(finishedDate)
     hasher.combine(memorySize)
