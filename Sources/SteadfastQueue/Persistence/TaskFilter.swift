@@ -5,8 +5,9 @@ public import SystemFoundation
 /// A task matches if it meets every criterion that is set. By default, the filter finds only tasks
 /// that belong to no group: see ``queue``.
 ///
-/// Names, keys and tags are the same only if their UTF-8 bytes are. But a Swift set can't contain
-/// two strings that `==` considers equal although their bytes differ.
+/// Names, keys, tags and metadata are the same only if their UTF-8 bytes are. But neither a Swift
+/// set nor the keys of a dictionary can contain two strings that `==` considers equal although
+/// their bytes differ.
 public struct TaskFilter: Sendable, Hashable {
   /// Only tasks with these IDs.
   public var ids: Set<TaskID>?
@@ -27,6 +28,8 @@ public struct TaskFilter: Sendable, Hashable {
   public var unmetBy: Set<TaskCondition>?
   /// Only tasks with at least one of these tags.
   public var tags: Set<String>?
+  /// Only tasks whose metadata has all of these keys, with these values.
+  public var metadata: [String: String]?
   /// If `true`, only tasks that wait for a retry or for the end of a snooze; if `false`, only other
   /// tasks (``TaskRecord/isPostponed``).
   public var isPostponed: Bool?
@@ -48,6 +51,7 @@ public struct TaskFilter: Sendable, Hashable {
     orderKeys: Set<String>? = nil,
     unmetBy conditions: Set<TaskCondition>? = nil,
     tags: Set<String>? = nil,
+    metadata: [String: String]? = nil,
     isPostponed: Bool? = nil,
     availableDates: Range<Date>? = nil,
     remembers: Bool? = nil
@@ -61,6 +65,7 @@ public struct TaskFilter: Sendable, Hashable {
     self.orderKeys = orderKeys
     unmetBy = conditions
     self.tags = tags
+    self.metadata = metadata
     self.isPostponed = isPostponed
     self.availableDates = availableDates
     self.remembers = remembers
@@ -93,6 +98,7 @@ public struct TaskFilter: Sendable, Hashable {
       && (orderKeys.map { keys in task.orderKey.map(keys.containsExactly) ?? false } ?? true)
       && (unmetBy.map { !task.conditions.isSubset(of: $0) } ?? true)
       && (tags.map { task.tags.contains(where: $0.containsExactly) } ?? true)
+      && (metadata.map(task.metadata.containsExactly) ?? true)
       && (isPostponed.map { $0 == task.isPostponed } ?? true)
       && (availableDates?.contains(task.availableDate) ?? true)
       && (remembers.map { $0 == (task.memorySize > 0) } ?? true)
