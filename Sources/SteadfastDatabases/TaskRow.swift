@@ -46,7 +46,7 @@ package enum TaskColumns {
     "latest_date", "order_key", "holds_order", "conditions", "tags", "time_limit", "expiry_date",
     "state", "retry_count", "interruption_count", "last_error", "failed_date", "earlier_failures",
     "put_off", "memory_size", "finished_date", "dependency_rule", "follower", "cause",
-    "name_count", "batch_total", "batch_succeeded", "batch_failed", "counted_from",
+    "name_count", "batch_total", "batch_succeeded", "batch_failed", "counted_from", "metadata",
   ]
 
   /// The number of columns, which is also the number of the first column after them.
@@ -110,6 +110,7 @@ extension TaskRow {
       dependencies: dependencies,
       queue: queue,
       tags: Set(try strings(18)),
+      metadata: try StoredMetadata.read(unlessNull(38, text)),
       timeLimit: unlessNull(19) { .microseconds(int64($0)) },
       expiryDate: unlessNull(20, date),
       memorySize: integer(28),
@@ -188,6 +189,29 @@ enum StoredFailures {
       }
     } catch {
       throw UnreadableRow(column: "earlier_failures")
+    }
+  }
+}
+
+/// The metadata of a task, stored as a JSON object.
+package enum StoredMetadata {
+  /// Returns the metadata as JSON, sorted by its keys; null if it is empty.
+  package static func value(of metadata: [String: String]) -> SQLValue {
+    metadata.isEmpty ? .null : .text(json(of: metadata))
+  }
+
+  /// Returns the metadata as JSON.
+  static func json(of metadata: [String: String]) -> String {
+    // Strings can always be encoded.
+    (try? StableJSON.encode(metadata)).map { String(decoding: $0, as: UTF8.self) } ?? "{}"
+  }
+
+  fileprivate static func read(_ text: String?) throws -> [String: String] {
+    guard let text else { return [:] }
+    do {
+      return try JSONDecoder().decode([String: String].self, from: Data(text.utf8))
+    } catch {
+      throw UnreadableRow(column: "metadata")
     }
   }
 }

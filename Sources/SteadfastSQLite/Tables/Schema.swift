@@ -14,7 +14,9 @@ struct Schema {
   /// The migration steps, each from one version of the tables to the next.
   ///
   /// A released step never changes.
-  var steps = [Schema.first, Schema.second, Schema.third, Schema.fourth, Schema.fifth]
+  var steps = [
+    Schema.first, Schema.second, Schema.third, Schema.fourth, Schema.fifth, Schema.sixth,
+  ]
 
   var version: Int { steps.count }
 
@@ -192,7 +194,7 @@ extension Schema {
   /// view.
   ///
   /// A later version of the tables either supports such an insertion or refuses it.
-  static let insertionVersion = 1
+  static let insertionVersion = 2
 
   /// The columns of the view, in the order of `TaskRecord.definitionValues(payload:role:link:)`.
   static let insertionColumns = [
@@ -502,6 +504,33 @@ extension Schema {
     create index steadfast_ready_name on steadfast_task (queue, name, rank, available_date)
       where is_ready;
     """
+
+  // MARK: The sixth step
+
+  /// Adds the columns of the sixth step, and makes the view accept them in the form 2.
+  ///
+  /// A statement in the form 1, which an earlier version made, gives none of them a value.
+  static let sixth = """
+    alter table steadfast_task add column metadata text;
+    drop view steadfast_insertion;
+
+    """
+    + firstView.replacingEach([
+      ("time_limit, expiry_date)\nas", "time_limit, expiry_date, counted_from, metadata)\nas"),
+      ("null from steadfast_task", "null, null, null from steadfast_task"),
+    ])
+    + "\n\n" + secondFormTrigger
+
+  /// The trigger, changed to store the columns of the form 2.
+  private static let secondFormTrigger = countingTrigger.replacingEach([
+    ("new.form is not 1\n", "coalesce(new.form not in (1, 2), 1)\n"),
+    ("tags = new.tags,", "tags = new.tags, metadata = new.metadata,"),
+    ("    open_count, counted_from)\n", "    open_count, counted_from, metadata)\n"),
+    (
+      "case when new.available_date <> new.created_date then new.counted_from end);",
+      "case when new.available_date <> new.created_date then new.counted_from end, new.metadata);"
+    ),
+  ])
 }
 
 extension InsertStatement {
@@ -511,7 +540,7 @@ extension InsertStatement {
   init(_ record: TaskRecord, _ policy: UniquePolicy, prefix: String) throws {
     let bytes = try PreparedChange(.insert(record, onDuplicate: policy)).payload
     let dependencies = record.dependencies.tasks.sorted()
-    let columns = Schema.insertionColumns + ["counted_from"]
+    let columns = Schema.insertionColumns + ["counted_from", "metadata"]
     let marks = Array(repeating: "?", count: columns.count).joined(separator: ", ")
     self.init(
       id: record.id,
@@ -521,7 +550,9 @@ extension InsertStatement {
         payload: .bytes(bytes),
         role: .text(policy.storedName),
         link: dependencies.isEmpty ? .null : .ids(dependencies)
-      ).map(SQLParameter.init) + [SQLParameter(.date(record.countedFrom))]
+      ).map(SQLParameter.init)
+        + [.date(record.countedFrom), StoredMetadata.value(of: record.metadata)]
+        .map(SQLParameter.init)
     )
   }
 }
