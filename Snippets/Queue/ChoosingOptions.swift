@@ -33,6 +33,8 @@ struct Save: TaskPayload { var text: String }
 
 struct Charge: TaskPayload { var order: Int }
 
+struct SendReceipt: TaskPayload { var order: Int }
+
 struct Edit: TaskPayload {
   var document: Int
   var text: String
@@ -77,6 +79,30 @@ try await withVirtualTime { time in
   // snippet.end
   for task in try await queue.tasks() {
     print(task.priority.rawValue, task.tags.sorted(), task.maxRetries)
+  }
+}
+
+try await withVirtualTime { time in
+  let queue = TaskQueue(clock: time.clock)
+  let trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+  // snippet.metadata
+  await queue.register(Charge.self) { charge, context in
+    let tenant = context.metadata["tenant"] ?? "unknown"
+    print("order \(charge.order) of the tenant \(tenant)")
+    // The receipt inherits the tenant and the trace.
+    try await context.enqueue(SendReceipt(order: charge.order))
+  }
+  try await queue.enqueue(
+    Charge(order: 7),
+    options: TaskOptions(metadata: ["tenant": "acme", "trace": trace])
+  )
+
+  let ofTenant = TaskFilter(metadata: ["tenant": "acme"])
+  print(try await queue.count(matching: ofTenant), "tasks of the tenant")
+  // snippet.end
+  try await queue.runAvailable()
+  for task in try await queue.tasks(matching: ofTenant) {
+    print(task.name, task.metadata.keys.sorted())
   }
 }
 

@@ -68,7 +68,8 @@ func allOptions(_ first: TaskID, _ date: Date) -> TaskOptions {
     uniqueFor: .seconds(3600),
     maxDelay: .seconds(600),
     conditions: [.network],
-    tags: ["photo"]
+    tags: ["photo"],
+    metadata: ["tenant": "acme"]
   )
   // snippet.end
 }

@@ -871,10 +871,9 @@ extension Entry: Codable {
   private enum Key: CodingKey {
     case id, name, payload, format, version, priority, createdDate, maxRetries, usesBackoff
     case uniqueKey, keyRole, uniqueUntil, latestDate, orderKey, blocksOrderOnFailure, conditions
-    case dependencies, queue, tags, timeLimit, expiryDate, state, availableDate, countedFrom
-    case retryCount, interruptionCount, lastError, failedDate, earlierFailures, isPostponed
-    case parkedVersion
-    case finishedDate
+    case dependencies, queue, tags, metadata, timeLimit, expiryDate, state, availableDate
+    case countedFrom, retryCount, interruptionCount, lastError, failedDate, earlierFailures
+    case parkedVersion, isPostponed, finishedDate
     case place, number, token, memory
   }
 
@@ -916,6 +915,7 @@ extension Entry: Codable {
       dependencies: try dependencies?.value() ?? TaskDependencies(),
       queue: try value(.queue),
       tags: try value(.tags),
+      metadata: try valueIfAny(.metadata) ?? [:],
       timeLimit: try valueIfAny(.timeLimit),
       expiryDate: try valueIfAny(.expiryDate),
       memorySize: memory.size,
@@ -962,6 +962,7 @@ extension Entry: Codable {
     }
     try keep(record.queue, .queue)
     try keep(record.tags, .tags)
+    if !record.metadata.isEmpty { try keep(record.metadata, .metadata) }
     try keep(record.timeLimit, .timeLimit)
     try keep(record.expiryDate, .expiryDate)
     try keep(record.state.rawValue, .state)

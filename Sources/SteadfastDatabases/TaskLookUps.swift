@@ -160,11 +160,23 @@ private struct FilterCondition {
       }
     }
     if let tags = filter.tags { add("tags && $::text[]", tags) }
+    if let metadata = filter.metadata { add(metadata) }
     if let isPostponed = filter.isPostponed { add("put_off = $", .flag(isPostponed)) }
     if let remembers = filter.remembers { add("(memory_size > 0) = $", .flag(remembers)) }
     if let dates = filter.availableDates {
       add("available_date >= $", .date(dates.lowerBound))
       add("available_date < $", .date(dates.upperBound))
+    }
+  }
+
+  /// Adds the condition that a task has all of these keys and values in its metadata.
+  ///
+  /// No row contains a NUL, because PostgreSQL does not store it.
+  private mutating func add(_ metadata: [String: String]) {
+    if metadata.contains(where: { $0.key.hasNUL || $0.value.hasNUL }) {
+      conditions.append("false")
+    } else if !metadata.isEmpty {
+      add("metadata @> $::text::jsonb", .text(StoredMetadata.json(of: metadata)))
     }
   }
 

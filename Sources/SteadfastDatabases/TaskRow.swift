@@ -46,7 +46,7 @@ package enum TaskColumns {
     "latest_date", "order_key", "holds_order", "conditions", "tags", "time_limit", "expiry_date",
     "state", "retry_count", "interruption_count", "last_error", "failed_date", "earlier_failures",
     "put_off", "memory_size", "finished_date", "dependency_rule", "follower", "cause",
-    "name_count", "batch_total", "batch_succeeded", "batch_failed", "counted_from",
+    "name_count", "batch_total", "batch_succeeded", "batch_failed", "counted_from", "metadata",
     "parked_version",
   ]
 
@@ -111,6 +111,7 @@ extension TaskRow {
       dependencies: dependencies,
       queue: queue,
       tags: Set(try strings(18)),
+      metadata: try StoredMetadata.read(unlessNull(38, text)),
       timeLimit: unlessNull(19) { .microseconds(int64($0)) },
       expiryDate: unlessNull(20, date),
       memorySize: integer(28),
@@ -122,7 +123,7 @@ extension TaskRow {
       lastError: unlessNull(24, text),
       failedDate: unlessNull(25, date),
       earlierFailures: try StoredFailures.read(unlessNull(26, text)),
-      parkedVersion: StoredVersion.version(in: integer(38)),
+      parkedVersion: StoredVersion.version(in: integer(39)),
       isPostponed: flag(27),
       finishedDate: unlessNull(29, date)
     )
@@ -199,6 +200,29 @@ package enum StoredVersion {
   package static func integer(for version: Int?) -> SQLValue { .integer(version ?? .min) }
 
   static func version(in integer: Int) -> Int? { integer == .min ? nil : integer }
+}
+
+/// The metadata of a task, stored as a JSON object.
+package enum StoredMetadata {
+  /// Returns the metadata as JSON, sorted by its keys; null if it is empty.
+  package static func value(of metadata: [String: String]) -> SQLValue {
+    metadata.isEmpty ? .null : .text(json(of: metadata))
+  }
+
+  /// Returns the metadata as JSON.
+  static func json(of metadata: [String: String]) -> String {
+    // Strings can always be encoded.
+    (try? StableJSON.encode(metadata)).map { String(decoding: $0, as: UTF8.self) } ?? "{}"
+  }
+
+  fileprivate static func read(_ text: String?) throws -> [String: String] {
+    guard let text else { return [:] }
+    do {
+      return try JSONDecoder().decode([String: String].self, from: Data(text.utf8))
+    } catch {
+      throw UnreadableRow(column: "metadata")
+    }
+  }
 }
 
 /// A key as it is stored: prefixed with the name of its queue, so that queues never share a key.

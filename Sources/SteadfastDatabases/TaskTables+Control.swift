@@ -15,6 +15,7 @@ extension TaskTables {
         uses_backoff = coalesce($7, uses_backoff), time_limit = coalesce($8, time_limit),
         expiry_date = coalesce($9, expiry_date),
         tags = case when $10::boolean then $11 else tags end,
+        metadata = case when $13::boolean then $14::text::jsonb else metadata end,
         position = case when $12 <> priority then nextval('steadfast_place') else position end,
         priority = coalesce($12, priority)
       where id = $1
@@ -30,7 +31,9 @@ extension TaskTables {
       .date(update.expiryDate),
       .flag(update.tags != nil),
       .texts(update.tags ?? []),
-      .integer(update.priority?.rawValue)
+      .integer(update.priority?.rawValue),
+      .flag(update.metadata != nil),
+      StoredMetadata.value(of: update.metadata ?? [:])
     )
     if update.payload != nil { try replaceLongPayload(payload, of: id) }
     return .done

@@ -191,7 +191,8 @@ extension TaskTables {
       .date(new.availableDate),
       .date(new.createdDate),
       .texts(new.conditions.map(\.rawValue)),
-      .date(new.countedFrom)
+      .date(new.countedFrom),
+      StoredMetadata.value(of: new.metadata)
     )
     try replaceLongPayload(payload, of: twin)
   }
@@ -267,6 +268,7 @@ extension TaskRecord {
       .date(finishedDate),
       .integer(dependencies.tasks.count),
       .date(explicitOrigin),
+      StoredMetadata.value(of: metadata),
       StoredVersion.integer(for: parkedVersion),
     ]
   }
@@ -279,12 +281,13 @@ extension TaskStatements {
       max_retries, uses_backoff, unique_key, key_role, unique_until, latest_date, order_key,
       order_number, holds_order, conditions, dependency_rule, follower, tags, time_limit,
       expiry_date, state, retry_count, interruption_count, last_error, failed_date,
-      earlier_failures, put_off, finished_date, name_count, counted_from, parked_version)
+      earlier_failures, put_off, finished_date, name_count, counted_from, metadata,
+      parked_version)
     values (
       $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
       case when $16::text is not null then nextval('steadfast_place') end,
       $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33,
-      $34)
+      $34::text::jsonb, $35)
     on conflict (id) do nothing
     """
 
@@ -298,6 +301,7 @@ extension TaskStatements {
     update steadfast_task set payload = $2, format = $3, schema_version = $4,
       priority = $5, max_retries = $6, uses_backoff = $7,
       tags = $8, time_limit = $9, expiry_date = $10, conditions = $15,
+      metadata = $17::text::jsonb,
       unique_until = $11, latest_date = coalesce(latest_date, $12),
       state = case when state in ('parked', 'suspended') then 'waiting' else state end,
       available_date = case

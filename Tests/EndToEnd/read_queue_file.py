@@ -16,6 +16,7 @@ import json
 import math
 import re
 import sys
+import unicodedata
 from pathlib import Path
 
 MAX_LINE = 16 << 20
@@ -195,6 +196,19 @@ class Fields:
             self.refuse(f"'{name}' is not a list of texts")
         return values
 
+    def metadata(self):
+        """Texts under names, of which no two look the same."""
+        pairs = self.value("metadata")
+        if not isinstance(pairs, Object) or any(type(text) is not str for _, text in pairs):
+            self.refuse("its metadata is no object of texts")
+        names = {unicodedata.normalize("NFD", name) for name, _ in pairs}
+        length = sum(len(name.encode()) + len(text.encode()) for name, text in pairs)
+        if len(names) < len(pairs) or len(pairs) > 64 or length > 4096 or "" in names:
+            self.refuse("its metadata has a bad name, or too much text")
+        if any("\0" in name + text for name, text in pairs):
+            self.refuse("its metadata has a NUL")
+        return dict(pairs)
+
     def failures(self, name):
         values = self.value(name)
         pairs = values if isinstance(values, list) else []
@@ -305,9 +319,13 @@ class Tasks:
         step = getattr(self, "do_" + fields.kind, None)
         if step is None:
             fields.refuse(f"the kind '{fields.kind}' is of a newer version")
-        if fields.kind in ("task", "kept") and self.has_changed:
+        if fields.has("metadata") != (fields.kind in ("create", "stored", "edit")):
+            fields.refuse("only a line of another kind may have metadata, or lack it")
+        if fields.kind in ("task", "kept", "stored") and self.has_changed:
             fields.refuse("a kept task stands behind changes")
-        self.has_changed |= fields.kind not in ("header", "task", "kept", "memory", "begin")
+        self.has_changed |= fields.kind not in (
+            "header", "task", "kept", "stored", "memory", "begin"
+        )  # fmt: skip
         self.last_kept = step(fields)
 
     def do_header(self, fields):
@@ -354,10 +372,13 @@ class Tasks:
         self.join(task)
         self.move(task["id"])
 
+    def do_create(self, fields):
+        return self.do_add(fields)
+
     def do_add(self, fields):
         task = self.record(fields)
         role = self.role(fields)
-        reasons = ("key", "order", "requires", *DEPENDENCIES)
+        reasons = ("key", "order", "requires", "metadata", *DEPENDENCIES)
         is_plain = "queue" not in task and task["state"] != "suspended"
         if is_plain and not any(map(fields.has, reasons)):
             fields.refuse("it adds a task that an insert would add")
@@ -380,6 +401,9 @@ class Tasks:
         return self.keep(fields, is_old=True)
 
     def do_kept(self, fields):
+        return self.keep(fields, is_old=False)
+
+    def do_stored(self, fields):
         return self.keep(fields, is_old=False)
 
     def keep(self, fields, is_old):
@@ -481,7 +505,7 @@ class Tasks:
         if self.key(task) != self.key(new):
             fields.refuse("the task that takes it over has another key")
         old = dict(task)
-        options = ("maxRetries", "priority", "backoff", "tags", "limit", "expires", "schema", "requires")
+        options = ("maxRetries", "priority", "backoff", "tags", "metadata", "limit", "expires", "schema", "requires")
         for name in options + FORMS + ("uniqueUntil",):
             task.pop(name, None)
             if name in new:
@@ -534,6 +558,10 @@ class Tasks:
         for name in ("tags", "requires"):
             if fields.has(name):
                 task[name] = sorted(set(fields.texts(name)), key=str.encode)
+        if fields.has("metadata"):
+            task["metadata"] = fields.metadata()
+            if not task["metadata"]:
+                fields.refuse("its metadata is empty")
         if fields.flag("holds"):
             task["holds"] = True
         readers = {
@@ -588,7 +616,7 @@ class Tasks:
             if found["membersSucceeded"] + found["membersFailed"] > found["members"]:
                 fields.refuse("more tasks of its batch have ended than it has")
         # Of a new task, the file says what it finds of others.
-        if fields.kind in ("task", "kept"):
+        if fields.kind in ("task", "kept", "stored"):
             task |= found
 
     def max_retries(self, fields):
@@ -883,6 +911,10 @@ class Tasks:
         self.count_from(task, fields)
         self.move(task["id"])
 
+    def do_edit(self, fields):
+        self.do_update(fields)
+        self.task(fields, "waiting", "suspended", "parked", "paused")["metadata"] = fields.metadata()
+
     def do_update(self, fields):
         task = self.task(fields, "waiting", "suspended", "parked", "paused")
         if self.is_displaced(task):
@@ -1088,7 +1120,7 @@ class Tasks:
                 task["from"] = DISTANT_PAST
             if memory := self.memories.get(task["id"]):
                 task["memory"] = self.told(memory)
-        defaults = {"retries": 0, "interruptions": 0, "schema": 1, "tags": []}
+        defaults = {"retries": 0, "interruptions": 0, "schema": 1, "tags": [], "metadata": {}}
         return [
             {name: value for name, value in task.items() if defaults.get(name) != value}
             for task in self.in_order(lambda task: True)

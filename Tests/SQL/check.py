@@ -14,6 +14,7 @@ import dependencies
 import keys
 import leases
 import memory
+import metadata
 import moves
 import opening
 import queues
@@ -30,7 +31,10 @@ def main():
                 continue
             engine = kind(pathlib.Path(folder))
             try:
-                for module in (opening, keys, leases, moves, rebases, queues, stored_values, dependencies, memory):
+                modules = (
+                    opening, keys, metadata, leases, moves, rebases, queues, stored_values, dependencies,
+                    memory)
+                for module in modules:
                     for check in module.CHECKS:
                         if kind is SQLite and check in module.ONLY_IN_POSTGRESQL:
                             continue
@@ -38,7 +42,7 @@ def main():
                         print(f"{engine.name}: {check.__name__}", flush=True)
             finally:
                 engine.stop()
-    print("every statement about tables, keys, leases, moves, conditions, queues, values, dependencies and memories does what the articles say")
+    print("every statement about tables, keys, metadata, leases, moves, conditions, queues, values, dependencies and memories does what the articles say")
 
 
 if __name__ == "__main__":

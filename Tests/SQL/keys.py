@@ -138,7 +138,7 @@ def expiries(engine):
     for policy, outcome in [("keep", "duplicate"), ("join", "duplicate"), ("replace", "replaced")]:
         expect(add(session, 15, policy, key="key replace", created=36), (outcome, 14))
     # What is displaced is not updated.
-    update = [None, None, None, 5, False, None, None, None, date(59), None]
+    update = [None, None, None, 5, False, None, None, None, date(59), None, None]
     expect(session.run("update", identity(21), *update), [])
     expect(len(session.run("update", identity(22), *update)), 1)
     # It is restarted when its key is free.

@@ -1,12 +1,13 @@
 """What a store does with the statements about keys, order and conditions."""
 
+import json
 import sqlite3
 
 from engines import BASE, NO_DATE, PostgreSQLSession, date, filled, identity, literal, number
 
 
 def add(session, task, policy="keep", name="A", key="k", created=0, at=None, until=None,
-        latest=None, priority=0, expires=None):
+        latest=None, priority=0, expires=None, metadata=None):
     """Does what the article says of an insertion; returns what became of it."""
     at = created if at is None else at
     if was_sent(session, task, name, key, created):
@@ -32,7 +33,8 @@ def add(session, task, policy="keep", name="A", key="k", created=0, at=None, unt
                 rows = session.run(
                     "take over", twin[0], f"payload {task}", "json", 1, priority, 10, True,
                     session.array([]), None, date(expires), date(until), date(latest), date(at),
-                    date(created), int(place), session.array([]), counted(created, at))
+                    date(created), int(place), session.array([]), counted(created, at),
+                    json.dumps(metadata or {}))
                 assert len(rows) == 1
                 return "replaced", number(twin[0])
             role = "successor"
@@ -40,7 +42,7 @@ def add(session, task, policy="keep", name="A", key="k", created=0, at=None, unt
             session.run("displace", name, key, date(created))
         rows = session.run(
             "insert", *row(session, task, name, key, role, priority, created, at, until, latest,
-                           expires=expires))
+                           expires=expires, metadata=metadata))
         if rows:
             return "done", role
         # Another session has taken the role.
@@ -57,7 +59,7 @@ def is_over(expiry_date, second):
 
 def row(session, task, name="A", key=None, role=None, priority=0, created=0, at=None, until=None,
         latest=None, order=None, holds=False, conditions=(), rule="allSucceeded", follower=None,
-        queue="", expires=None, chosen=False, version=1):
+        queue="", expires=None, chosen=False, version=1, metadata=None):
     """The parameters of an insertion."""
     key, order = key_in(queue, key), key_in(queue, order)
     return [
@@ -65,6 +67,7 @@ def row(session, task, name="A", key=None, role=None, priority=0, created=0, at=
         date(created if at is None else at), 10, True, key, role, date(until), date(latest),
         session.array([]), None, date(expires), order, holds, session.array(conditions), rule,
         None if follower is None else identity(follower), queue, counted(created, at, chosen),
+        json.dumps(metadata or {}),
     ]
 
 

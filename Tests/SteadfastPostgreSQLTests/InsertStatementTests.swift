@@ -27,7 +27,8 @@ struct PostgreSQLInsertStatementTests {
         delay: .seconds(3_600),
         timeLimit: .seconds(9),
         orderKey: "o",
-        uniqueFor: .seconds(60)
+        uniqueFor: .seconds(60),
+        metadata: ["tenant": "it's \\ \"é\"", "trace": "1"]
       )
       let first = try await queue.enqueue(Receipt(order: 1), uniqueKey: "a", options: chosen)
       let statement = try queue.insertStatement(
@@ -41,6 +42,7 @@ struct PostgreSQLInsertStatementTests {
       let (own, other) = (try #require(records.first), try #require(records.last))
       #expect(try other.payload(as: Receipt.self) == own.payload(as: Receipt.self))
       #expect(other.tags == own.tags && other.name == own.name)
+      #expect(own.metadata == chosen.metadata && other.metadata == chosen.metadata)
       #expect(other.maxRetries == .atMost(3) && other.priority == own.priority)
       #expect(other.timeLimit == own.timeLimit && other.orderKey == own.orderKey)
       #expect(other.uniqueKey == "b" && other.keyRole == .holder)
@@ -143,7 +145,7 @@ struct PostgreSQLInsertStatementTests {
       try await store.open()
       let other = InsertStatement(
         id: statement.id,
-        text: statement.text.replacing("_insert(1, ", with: "_insert(2, "),
+        text: statement.text.replacing("_insert(2, ", with: "_insert(3, "),
         parameters: statement.parameters
       )
       let failure = #expect(throws: PostgreSQLFailure.self) { try database.run(other) }
@@ -161,6 +163,39 @@ struct PostgreSQLInsertStatementTests {
       }
       #expect(try await store.count(matching: TaskFilter()) == 0)
       try await store.close()
+    }
+  }
+
+  @Test(arguments: [1, 2])
+  func `a statement in the first form, which earlier versions made, adds a task without metadata`(
+    missingArguments: Int
+  ) async throws {
+    try await withTables { tables in
+      let queue = TaskQueue(persistence: tables.store())
+      try await queue.open()
+      func statement(_ tenant: String) throws -> InsertStatement {
+        try queue.insertStatement(
+          for: Receipt(order: 1),
+          uniqueKey: "1",
+          options: TaskOptions(onDuplicate: .replace, metadata: ["tenant": tenant])
+        )
+      }
+      let new = try statement("eins")
+      // The first version had neither of the last two arguments, and later ones had no metadata.
+      let last = missingArguments == 1 ? ", $25::jsonb)" : ", $24::bigint, $25::jsonb)"
+      #expect(new.text.contains(last))
+      let old = InsertStatement(
+        id: new.id,
+        text: new.text.replacing("_insert(2, ", with: "_insert(1, ").replacing(last, with: ")"),
+        parameters: new.parameters.dropLast(missingArguments)
+      )
+      let database = try tables.database()
+      #expect(try database.run(old))
+      #expect(try await queue.tasks().map(\.id) == [old.id])
+      #expect(try await queue.tasks().map(\.metadata) == [[:]])
+      #expect(try !database.run(statement("zwei")))
+      #expect(try await queue.tasks().map(\.id) == [old.id])
+      #expect(try await queue.tasks().map(\.metadata) == [["tenant": "zwei"]])
     }
   }
 

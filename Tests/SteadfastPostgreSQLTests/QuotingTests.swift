@@ -16,7 +16,7 @@ struct QuotingTests {
     "\\", "\"", "\\\u{301}", "\"\u{301}", "a\"\u{301},\"b", "\\\u{301}\"\u{301}", "{}", "null",
   ]
 
-  @Test func `tags and conditions are read back unchanged`() async throws {
+  @Test func `tags, metadata and conditions are read back unchanged`() async throws {
     try await withTables { tables in
       let store = tables.store()
       let date = Date(timeIntervalSince1970: 1_800_000_000)
@@ -27,11 +27,15 @@ struct QuotingTests {
         createdDate: date,
         conditions: Set(Self.strings.map { TaskCondition(rawValue: $0) }),
         tags: Set(Self.strings),
+        metadata: Dictionary(uniqueKeysWithValues: Self.strings.map { ($0, $0) }),
         availableDate: date
       )
       #expect(try await store.insert(record) == [.done])
       let found = try #require(try await store.tasks(matching: TaskFilter()).first)
       #expect(found.tags == record.tags)
+      #expect(found.metadata.containsExactly(record.metadata) && found.metadata.count == 8)
+      let filter = TaskFilter(metadata: record.metadata)
+      #expect(try await store.tasks(matching: filter).count == 1)
       #expect(found.conditions == record.conditions)
       try await store.close()
     }

@@ -36,6 +36,14 @@ struct DialectTests {
         + "where value not in (select value from json_each(?1)))"
     ),
     (
+      "metadata @> $1::text::jsonb",
+      """
+      not exists (select 1 from json_each(?1) as wanted where not exists (
+        select 1 from json_each(metadata) as found
+        where found.key = wanted.key and found.value = wanted.value))
+      """
+    ),
+    (
       "id = any (array(select id from ended where id = $1))",
       "id in (select * from (select id from ended where id = ?1))"
     ),

@@ -18,7 +18,7 @@ struct InsertStatementTests {
   private func rows(at url: URL) throws -> [String] {
     let columns = """
       hex(id), name, queue, payload, format, schema_version, priority, created_date, available_date,
-      max_retries, uses_backoff, unique_key, key_role, unique_until, time_limit, state
+      max_retries, uses_backoff, unique_key, key_role, unique_until, time_limit, state, metadata
       """
     // Tags are stored in the order of a set, so they are sorted here.
     let tags = "(select group_concat(value) from (select value from json_each(tags) order by 1))"
@@ -38,7 +38,7 @@ struct InsertStatementTests {
         TaskQueue(
           persistence: .sqlite(at: folder.appending(path: name)),
           configuration: TaskQueueConfiguration(
-            taskDefaults: TaskOptions(maxRetries: 3, tags: ["shop"]),
+            taskDefaults: TaskOptions(maxRetries: 3, tags: ["shop"], metadata: ["tenant": "it's"]),
             randomness: .seeded(7)
           ),
           clock: clock
@@ -145,7 +145,7 @@ struct InsertStatementTests {
       let statement = try queue.insertStatement(for: Receipt(order: 1))
       let other = InsertStatement(
         id: statement.id,
-        text: statement.text.replacing("values (1, ", with: "values (2, "),
+        text: statement.text.replacing("values (2, ", with: "values (3, "),
         parameters: statement.parameters
       )
       let connection = try database(at: url)
@@ -160,6 +160,44 @@ struct InsertStatementTests {
       let text = InsertStatement(id: statement.id, text: statement.text, parameters: odd)
       #expect(throws: SQLiteFailure.self) { try connection.run(text) }
       #expect(try await queue.count(matching: .unfinished) == 0)
+    }
+  }
+
+  @Test(arguments: [1, 2])
+  func `a statement in the first form, which earlier versions made, adds a task without metadata`(
+    missingColumns: Int
+  ) async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let queue = TaskQueue(persistence: .sqlite(at: url))
+      try await queue.open()
+      let statement = try queue.insertStatement(
+        for: Receipt(order: 1),
+        uniqueKey: "1",
+        options: TaskOptions(onDuplicate: .replace, metadata: ["tenant": "eins"])
+      )
+      // The first version had neither of the last two columns, and later ones had no metadata.
+      let columns = missingColumns == 1 ? ", metadata)" : ", counted_from, metadata)"
+      let marks = String(repeating: ", ?", count: missingColumns) + ")"
+      let old = InsertStatement(
+        id: statement.id,
+        text: statement.text.replacing("values (2, ", with: "values (1, ")
+          .replacing(columns, with: ")").replacing(marks, with: ")"),
+        parameters: statement.parameters.dropLast(missingColumns)
+      )
+      #expect(old.text != statement.text)
+      let connection = try database(at: url)
+      try connection.run(old)
+      #expect(try await queue.tasks().map(\.id) == [old.id])
+      #expect(try await queue.tasks().map(\.metadata) == [[:]])
+      let next = try queue.insertStatement(
+        for: Receipt(order: 2),
+        uniqueKey: "1",
+        options: TaskOptions(onDuplicate: .replace, metadata: ["tenant": "zwei"])
+      )
+      try connection.run(next)
+      #expect(try await queue.tasks().map(\.id) == [old.id])
+      #expect(try await queue.tasks().map(\.metadata) == [["tenant": "zwei"]])
     }
   }
 

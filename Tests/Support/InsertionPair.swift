@@ -109,6 +109,7 @@ package final class InsertionPair<Side: InsertionSide> {
       dependencies: TaskDependencies(on: named, rule: dice.pick([.allSucceeded, .allEnded])),
       queue: dice.pick(["", "", "q"]),
       tags: dice.pick([[], ["x", "\"y"]]),
+      metadata: number % 3 == 0 ? ["tenant": "\(number)", "\"k": "it's \\ é\n"] : [:],
       timeLimit: dice.pick([nil, .milliseconds(1_500)]),
       expiryDate: dice.pick([nil, now, now + 4, now + 100]),
       availableDate: now + dice.pick([-1, 0, 0, 1, 5])

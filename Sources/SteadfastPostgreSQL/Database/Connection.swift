@@ -285,7 +285,10 @@ import SystemC
 }
 
 extension Connection: TaskDatabase {
-  static let columns = TaskColumns.names.map { "task.\($0)" }.joined(separator: ", ")
+  static let columns = TaskColumns.names.map { name in
+    // As `jsonb`, the metadata would begin with a version number.
+    name == "metadata" ? "task.metadata::text" : "task.\(name)"
+  }.joined(separator: ", ")
 
   static func lists(of ids: [TaskID]) -> [SQLValue] { [.ids(ids)] }
 

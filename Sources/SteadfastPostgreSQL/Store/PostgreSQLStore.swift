@@ -328,7 +328,9 @@ extension InsertStatement {
       id: record.id,
       text: "select \(function)_insert(\(Schema.insertionVersion), "
         + "\(marks.joined(separator: ", "))) as is_added",
-      parameters: (values + [.date(record.countedFrom)]).map(SQLParameter.init)
+      parameters: (values
+        + [.date(record.countedFrom), StoredMetadata.value(of: record.metadata)])
+        .map(SQLParameter.init)
     )
   }
 }

@@ -214,14 +214,14 @@ extension Schema {
   /// The version of the function's parameters, which is also the first argument of each call.
   ///
   /// A later version of the tables either supports such a call or refuses it.
-  static let insertionVersion = 1
+  static let insertionVersion = 2
 
   /// The types of the values of `TaskRecord.definitionValues(payload:role:link:)` in a statement,
-  /// and of the date from which the available date was counted.
+  /// of the date from which the available date was counted, and of the metadata.
   static let insertionTypes = [
     "uuid", "text", "text", "bytea", "text", "bigint", "bigint", "bigint", "bigint", "bigint",
     "bigint", "text", "text", "bigint", "bigint", "text", "bigint", "text[]", "text", "uuid[]",
-    "text[]", "bigint", "bigint", "bigint",
+    "text[]", "bigint", "bigint", "bigint", "jsonb",
   ]
 
   /// The parameters in version 1, which never change.
@@ -501,45 +501,51 @@ extension Schema {
 
     """
     + "create function steadfast_insert_task"
-    + expiringInsertion.replacingEach([
-      (parameters, "\(parameters), counted bigint"),
-      (
-        "  holder record;\n",
-        "  counted_at constant timestamptz := steadfast_date(counted);\n  holder record;\n"
-      ),
-      ("created_date = created_at", "created_date <= created_at"),
-      (
-        "        position = case\n",
-        """
-                counted_from = case
-                  when put_off then case when available_date < available_at
-                    then counted_at else counted_from end
-                  when available_at > created_at then
-                    case when coalesce(latest_date, latest_at, available_at) < available_at
-                      then created_date else counted_at end
-                  when available_at
-                      < case when state = 'suspended' then created_date else available_date end
-                    then counted_at
-                  when state <> 'suspended' then counted_from end,
-                position = case
-
-        """
-      ),
-      ("put_off, name_count)\n", "put_off, name_count, counted_from)\n"),
-      (
-        "'waiting', 0, 0, false, cardinality(named))",
-        """
-        'waiting', 0, 0, false, cardinality(named),
-            case when available_at <> created_at then counted_at end)
-        """
-      ),
-    ])
+    + countingInsertion
     + "\n\n"
-    + fourth.replacingEach([
-      ("alter function steadfast_insert rename to steadfast_insert_task;\n", ""),
-      (parameters, "\(parameters), counted bigint default null"),
-      ("new_limit, expiry);", "new_limit, expiry, counted);"),
-    ])
+    + checkingInsertion
+
+  /// The function, changed to store the date from which a task's available date was counted.
+  private static let countingInsertion = expiringInsertion.replacingEach([
+    (parameters, "\(parameters), counted bigint"),
+    (
+      "  holder record;\n",
+      "  counted_at constant timestamptz := steadfast_date(counted);\n  holder record;\n"
+    ),
+    ("created_date = created_at", "created_date <= created_at"),
+    (
+      "        position = case\n",
+      """
+              counted_from = case
+                when put_off then case when available_date < available_at
+                  then counted_at else counted_from end
+                when available_at > created_at then
+                  case when coalesce(latest_date, latest_at, available_at) < available_at
+                    then created_date else counted_at end
+                when available_at
+                    < case when state = 'suspended' then created_date else available_date end
+                  then counted_at
+                when state <> 'suspended' then counted_from end,
+              position = case
+
+      """
+    ),
+    ("put_off, name_count)\n", "put_off, name_count, counted_from)\n"),
+    (
+      "'waiting', 0, 0, false, cardinality(named))",
+      """
+      'waiting', 0, 0, false, cardinality(named),
+          case when available_at <> created_at then counted_at end)
+      """
+    ),
+  ])
+
+  /// The function that checks the isolation level, changed to pass that date on.
+  private static let checkingInsertion = fourth.replacingEach([
+    ("alter function steadfast_insert rename to steadfast_insert_task;\n", ""),
+    (parameters, "\(parameters), counted bigint default null"),
+    ("new_limit, expiry);", "new_limit, expiry, counted);"),
+  ])
 
   /// Separates the tasks that are due from the tasks that are delayed until their available dates.
   ///
@@ -557,14 +563,45 @@ extension Schema {
       where is_ready and available_date <> coalesce(due_date, created_date);
     """
 
-  /// Stores with a parked task the greatest payload version that the program knew that parked it;
-  /// the smallest integer if this is not known.
+  // MARK: The seventh step
+
+  /// The parameters of the function before the seventh step.
+  private static let countedParameters = "\(parameters), counted bigint"
+
+  /// Adds the columns of the seventh step, and makes the function accept metadata in the form 2.
+  ///
+  /// A call in the form 1, which an earlier version made, gives the task no metadata. With a parked
+  /// task, the greatest payload version is stored that the program knew that parked it; the
+  /// smallest integer if this is not known.
   static let seventh = """
+    alter table steadfast_task add column metadata jsonb;
     alter table steadfast_task
       add column parked_version bigint not null default (-9223372036854775807 - 1);
     drop index steadfast_parked;
     create index steadfast_parked on steadfast_task (queue, name, parked_version)
       where state = 'parked';
+    drop function steadfast_insert;
+    drop function steadfast_insert_task;
+
     """
+    + "create function steadfast_insert_task"
+    + countingInsertion.replacingEach([
+      (countedParameters, "\(countedParameters), new_metadata jsonb"),
+      ("form is distinct from 1", "form is null or form not in (1, 2)"),
+      ("tags = new_tags,", "tags = new_tags, metadata = new_metadata,"),
+      ("put_off, name_count, counted_from)\n", "put_off, name_count, counted_from, metadata)\n"),
+      (
+        "case when available_at <> created_at then counted_at end)",
+        "case when available_at <> created_at then counted_at end, new_metadata)"
+      ),
+    ])
+    + "\n\n"
+    + checkingInsertion.replacingEach([
+      (
+        "\(countedParameters) default null",
+        "\(countedParameters) default null, new_metadata jsonb default null"
+      ),
+      ("new_limit, expiry, counted);", "new_limit, expiry, counted, new_metadata);"),
+    ])
 }
 #endif

@@ -319,37 +319,37 @@ extension Tables {
   private static let plainColumns = """
     id, name, queue, payload, format, schema_version, priority, created_date, available_date,
     max_retries, uses_backoff, conditions, tags, time_limit, expiry_date, dependency_rule,
-    counted_from, holds_order, state, retry_count, interruption_count, put_off
+    counted_from, metadata, holds_order, state, retry_count, interruption_count, put_off
     """
 
   /// Inserts one task, and fails if another task has its ID.
   private static let insertion = """
     insert into steadfast_task (\(plainColumns))
     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12::text::text[], $13::text::text[],
-      $14, $15, $16, $17, false, 'waiting', 0, 0, false)
+      $14, $15, $16, $17, $18::text::jsonb, false, 'waiting', 0, 0, false)
     """
 
   private static let insertions = """
     insert into steadfast_task (\(plainColumns))
     select id, name, queue, payload, format, schema_version, priority, created_date,
       available_date, max_retries, uses_backoff, conditions::text[], tags::text[], time_limit,
-      expiry_date, dependency_rule, counted_from, false, 'waiting', 0, 0, false
+      expiry_date, dependency_rule, counted_from, metadata::jsonb, false, 'waiting', 0, 0, false
     from unnest(
       $1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::bigint[], $7::bigint[],
       $8::timestamptz[], $9::timestamptz[], $10::bigint[], $11::boolean[], $12::text[],
       $13::text[], $14::bigint[], $15::timestamptz[], $16::text[],
-      $17::timestamptz[]
+      $17::timestamptz[], $18::text[]
     ) as new (
       id, name, queue, payload, format, schema_version, priority, created_date, available_date,
       max_retries, uses_backoff, conditions, tags, time_limit, expiry_date, dependency_rule,
-      counted_from)
+      counted_from, metadata)
     on conflict (id) do nothing returning id
     """
 
   /// The types of the values of a plain insertion.
   private static let plainTypes: [SQLValue.ElementType] = [
     .id, .text, .text, .bytes, .text, .integer, .integer, .date, .date, .integer, .flag, .text,
-    .text, .integer, .date, .text, .date,
+    .text, .integer, .date, .text, .date, .text,
   ]
 
   private static func values(of record: TaskRecord, _ payload: [UInt8]) -> [SQLValue] {
@@ -360,6 +360,7 @@ extension Tables {
       .date(record.expiryDate),
       .text(record.dependencies.rule.rawValue),
       .date(record.explicitOrigin),
+      StoredMetadata.value(of: record.metadata),
     ]
   }
 

@@ -67,6 +67,13 @@ extension Dictionary where Key == String {
   }
 }
 
+extension [String: String] {
+  /// Returns whether the dictionary has all of these keys and values, with the same UTF-8 bytes.
+  package func containsExactly(_ pairs: [String: String]) -> Bool {
+    pairs.allSatisfy { key, value in self[exactly: key]?.isExactly(value) ?? false }
+  }
+}
+
 /// The digits of identifiers and checksums: written in lowercase, read in either case.
 enum Hexadecimal {
   /// Returns the ASCII code of the hexadecimal digit for the lowest four bits.

@@ -67,14 +67,14 @@
 /// ## What a store is given
 ///
 /// A store refuses a change that ``TaskChange/checkForm()`` refuses. So no name, key, tag,
-/// condition or error text contains a NUL (U+0000), which PostgreSQL can't store. A payload
-/// consists of bytes, and may contain NUL. Dates are from `Date.distantPast` to the last second of
-/// the year 9999, and time limits are at most 100,000,000,000 seconds.
+/// condition, metadata or error text contains a NUL (U+0000), which PostgreSQL can't store. A
+/// payload consists of bytes, and may contain NUL. Dates are from `Date.distantPast` to the last
+/// second of the year 9999, and time limits are at most 100,000,000,000 seconds.
 ///
-/// Two names, keys, tags, conditions or names of values are the same only if their UTF-8 bytes are.
-/// So `"\u{e9}"` and `"e\u{301}"` are different, although both are an é and Swift's `==` considers
-/// them equal. Databases compare strings in this way, and so do ``TaskFilter/matches(_:)``,
-/// ``ClaimRequest/room(for:)`` and ``TaskRecord/isTwin(of:)``.
+/// Two names, keys, tags, conditions, names of values, or keys or values of metadata are the same
+/// only if their UTF-8 bytes are. So `"\u{e9}"` and `"e\u{301}"` are different, although both are an
+/// é and Swift's `==` considers them equal. Databases compare strings in this way, and so do
+/// ``TaskFilter/matches(_:)``, ``ClaimRequest/room(for:)`` and ``TaskRecord/isTwin(of:)``.
 ///
 /// ## Calls
 ///

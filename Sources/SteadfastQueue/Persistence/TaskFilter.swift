@@ -5,8 +5,9 @@ public import SystemFoundation
 /// A task matches if it meets every criterion that is set. By default, the filter finds only tasks
 /// that belong to no group: see ``queue``.
 ///
-/// Names, keys and tags are the same only if their UTF-8 bytes are. But a Swift set can't contain
-/// two strings that `==` considers equal although their bytes differ.
+/// Names, keys, tags and metadata are the same only if their UTF-8 bytes are. But neither a Swift
+/// set nor the keys of a dictionary can contain two strings that `==` considers equal although
+/// their bytes differ.
 public struct TaskFilter: Sendable, Hashable {
   /// Only tasks with these IDs.
   public var ids: Set<TaskID>?
@@ -33,6 +34,8 @@ public struct TaskFilter: Sendable, Hashable {
   public var unhandledBy: [String: Int]?
   /// Only tasks with at least one of these tags.
   public var tags: Set<String>?
+  /// Only tasks whose metadata has all of these keys, with these values.
+  public var metadata: [String: String]?
   /// If `true`, only tasks that wait for a retry or for the end of a snooze; if `false`, only other
   /// tasks (``TaskRecord/isPostponed``).
   public var isPostponed: Bool?
@@ -55,6 +58,7 @@ public struct TaskFilter: Sendable, Hashable {
     unmetBy conditions: Set<TaskCondition>? = nil,
     unhandledBy versions: [String: Int]? = nil,
     tags: Set<String>? = nil,
+    metadata: [String: String]? = nil,
     isPostponed: Bool? = nil,
     availableDates: Range<Date>? = nil,
     remembers: Bool? = nil
@@ -69,6 +73,7 @@ public struct TaskFilter: Sendable, Hashable {
     unmetBy = conditions
     unhandledBy = versions
     self.tags = tags
+    self.metadata = metadata
     self.isPostponed = isPostponed
     self.availableDates = availableDates
     self.remembers = remembers
@@ -103,6 +108,7 @@ public struct TaskFilter: Sendable, Hashable {
       && (unhandledBy.map { $0[exactly: task.name].map { task.payload.version > $0 } ?? true }
         ?? true)
       && (tags.map { task.tags.contains(where: $0.containsExactly) } ?? true)
+      && (metadata.map(task.metadata.containsExactly) ?? true)
       && (isPostponed.map { $0 == task.isPostponed } ?? true)
       && (availableDates?.contains(task.availableDate) ?? true)
       && (remembers.map { $0 == (task.memorySize > 0) } ?? true)

@@ -272,6 +272,8 @@ struct TaskTemplate: Codable, Equatable, Sendable {
   private let usesBackoff: Bool?
   private let timeLimit: Duration?
   private let tags: [String]?
+  /// The metadata; `nil` if there is none, as in schedules that earlier versions have stored.
+  private let metadata: [String: String]?
   private let orderKey: String?
   private let holdsOrder: Bool?
   private let conditions: [String]?
@@ -288,6 +290,7 @@ struct TaskTemplate: Codable, Equatable, Sendable {
     usesBackoff = options.usesBackoff
     timeLimit = options.timeLimit
     tags = options.tags.isEmpty ? nil : options.tags.sorted()
+    metadata = options.metadata.isEmpty ? nil : options.metadata
     orderKey = options.orderKey
     holdsOrder = options.orderKey == nil ? nil : options.blocksOrderOnFailure
     conditions = options.conditions.isEmpty ? nil : options.conditions.map(\.rawValue).sorted()
@@ -337,6 +340,7 @@ struct TaskTemplate: Codable, Equatable, Sendable {
       conditions: Set((conditions ?? []).map(TaskCondition.init(rawValue:))),
       dependencies: TaskDependencies(on: others, rule: others.isEmpty ? .allSucceeded : .allEnded),
       tags: Set(tags ?? []),
+      metadata: metadata ?? [:],
       timeLimit: timeLimit,
       availableDate: availableDate.storable
     )

@@ -150,7 +150,11 @@ extension TaskTable {
     removeFromList(slot)
     entries[slot].isReserved = false
     let old = entries[slot].record
-    let update = TaskUpdate(payload: record.payload, tags: record.tags)
+    let update = TaskUpdate(
+      payload: record.payload,
+      tags: record.tags,
+      metadata: record.metadata
+    )
     addBytes(update.addedByteCount(to: old), to: slot)
     var goesBehind = false
     changeRecord(of: slot) { goesBehind = $0.takeOver(record) }

@@ -15,8 +15,8 @@ public import SystemFoundation
 /// 5. the default of the property, as given below.
 ///
 /// ``availableDate`` and ``delay`` count as one option: a delay overrides a date from a later
-/// source in this list, and a date overrides a delay. Tags, conditions and dependencies accumulate:
-/// a task has those from all sources.
+/// source in this list, and a date overrides a delay. Tags, metadata, conditions and dependencies
+/// accumulate: a task has those from all sources.
 public struct TaskOptions: Sendable, Equatable {
   // Most calls set no option. A `TaskOptions` is then one word, and passing it on costs nothing.
   var choices: Boxed<Choices>
@@ -38,7 +38,8 @@ public struct TaskOptions: Sendable, Equatable {
     uniqueFor: Duration? = nil,
     maxDelay: Duration? = nil,
     conditions: Set<TaskCondition> = [],
-    tags: Set<String> = []
+    tags: Set<String> = [],
+    metadata: [String: String] = [:]
   ) {
     // Most calls set no option. For such a call, `Choices` must not be allocated.
     let choosesDate = availableDate != nil || delay != nil || maxDelay != nil
@@ -47,7 +48,7 @@ public struct TaskOptions: Sendable, Equatable {
     guard
       choosesDate || choosesRetries || choosesKey || priority != nil || expiryDate != nil
         || blocksOrderOnFailure != nil || dependencyRule != nil || !tags.isEmpty
-        || !conditions.isEmpty || !dependencies.isEmpty
+        || !metadata.isEmpty || !conditions.isEmpty || !dependencies.isEmpty
     else {
       choices = Boxed()
       return
@@ -69,7 +70,8 @@ public struct TaskOptions: Sendable, Equatable {
         uniqueFor: uniqueFor,
         maxDelay: maxDelay,
         conditions: conditions,
-        tags: tags
+        tags: tags,
+        metadata: metadata
       )
     )
   }
@@ -217,6 +219,30 @@ public struct TaskOptions: Sendable, Equatable {
     set { choices.value.tags = newValue }
   }
 
+  /// Text about the task for logs, traces and look-ups, such as a tenant or the ID of a trace; by
+  /// default none.
+  ///
+  /// There can be at most 64 keys. A key must not be empty, and neither a key nor a value may
+  /// contain NUL (U+0000). All keys and values together have at most 4,096 bytes of UTF-8.
+  ///
+  /// If several sources set the same key, the value from the first of them counts. A task that a
+  /// handler enqueues through its ``TaskContext`` inherits the metadata of the handler's task: the
+  /// values that the call and the payload set override inherited ones, which override the queue's
+  /// ``TaskQueueConfiguration/taskDefaults``. Each occurrence of a schedule has the metadata of the
+  /// schedule's options.
+  ///
+  /// Put no secrets into metadata. A store never logs it, but it is not encrypted, even if payloads
+  /// are (<doc:SealingPayloads>).
+  public var metadata: [String: String] {
+    get { choices.present?.metadata ?? [:] }
+    set { choices.value.metadata = newValue }
+  }
+
+  /// Sets each key of the metadata that is not set to its value in `others`.
+  mutating func addMissingMetadata(_ others: [String: String]) {
+    metadata = metadata.isEmpty ? others : metadata.merging(others) { own, _ in own }
+  }
+
   /// Whether no option is set.
   var isEmpty: Bool { choices.isEmpty }
 
@@ -238,13 +264,14 @@ public struct TaskOptions: Sendable, Equatable {
     var maxDelay: Duration?
     var conditions: Set<TaskCondition> = []
     var tags: Set<String> = []
+    var metadata: [String: String] = [:]
 
     var isEmpty: Bool {
       availableDate == nil && delay == nil && maxRetries == nil && usesBackoff == nil
         && priority == nil && onDuplicate == nil && uniqueFor == nil && maxDelay == nil
         && orderKey == nil && blocksOrderOnFailure == nil && conditions.isEmpty
         && dependencies.isEmpty && dependencyRule == nil
-        && timeLimit == nil && expiryDate == nil && tags.isEmpty
+        && timeLimit == nil && expiryDate == nil && tags.isEmpty && metadata.isEmpty
     }
 
     mutating func setMissingOptions(from others: Choices) {
@@ -266,13 +293,14 @@ public struct TaskOptions: Sendable, Equatable {
       maxDelay = maxDelay ?? others.maxDelay
       conditions.formUnion(others.conditions)
       tags.formUnion(others.tags)
+      metadata.merge(others.metadata) { own, _ in own }
     }
   }
 }
 
 extension TaskOptions {
-  /// Sets each option that is not set to its value in `others`; tags, conditions and dependencies
-  /// are added.
+  /// Sets each option that is not set to its value in `others`; tags, metadata, conditions and
+  /// dependencies are added.
   package mutating func setMissingOptions(from others: TaskOptions) {
     guard !others.choices.isEmpty else { return }
     guard !choices.isEmpty else { return choices = others.choices }
@@ -415,6 +443,8 @@ public struct TaskUpdate: Sendable {
   public var expiryDate: Date?
   /// The labels by which the task can be found; they replace all previous labels.
   public var tags: Set<String>?
+  /// The text about the task; it replaces all previous metadata.
+  public var metadata: [String: String]?
 
   /// Makes an update; an argument that you leave out changes nothing.
   public init(
@@ -424,7 +454,8 @@ public struct TaskUpdate: Sendable {
     usesBackoff: Bool? = nil,
     timeLimit: Duration? = nil,
     expiryDate: Date? = nil,
-    tags: Set<String>? = nil
+    tags: Set<String>? = nil,
+    metadata: [String: String]? = nil
   ) {
     self.payload = payload
     self.priority = priority
@@ -433,6 +464,7 @@ public struct TaskUpdate: Sendable {
     self.timeLimit = timeLimit
     self.expiryDate = expiryDate
     self.tags = tags
+    self.metadata = metadata
   }
 
   /// Returns the same update with another payload.
@@ -448,14 +480,19 @@ public struct TaskUpdate: Sendable {
     try checker.check(timeLimit: timeLimit, "timeLimit")
     try checker.check(expiryDate, "expiryDate")
     if let tags { try checker.check(strings: tags, "tags") }
+    if let metadata { try TaskQueueError.check(metadata: metadata, "metadata") }
   }
 
   /// Returns the approximate number of bytes by which the update makes the task longer in a file.
   func addedByteCount(to record: TaskRecord) -> Int {
     func size(_ payload: StoredPayload) -> Int { (try? payload.bytes().count) ?? 0 }
     func size(_ tags: Set<String>) -> Int { tags.reduce(0) { $0 + $1.utf8.count + 3 } }
+    func size(_ metadata: [String: String]) -> Int {
+      metadata.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count + 6 }
+    }
     return (payload.map { size($0) - size(record.payload) } ?? 0)
       + (tags.map { size($0) - size(record.tags) } ?? 0)
+      + (metadata.map { size($0) - size(record.metadata) } ?? 0)
   }
 }
 
@@ -491,6 +528,7 @@ extension TaskOptions {
     try TaskQueueError.check(timeLimit: choices.timeLimit, "\(path)timeLimit")
     try TaskQueueError.check(storable: choices.expiryDate, "\(path)expiryDate")
     try TaskQueueError.check(choices.tags, "\(path)tags")
+    try TaskQueueError.check(metadata: choices.metadata, "\(path)metadata")
     try TaskQueueError.check(key: choices.orderKey, "\(path)orderKey")
     try TaskQueueError.check(choices.conditions, "\(path)conditions")
     try TaskQueueError.check(dependencies: choices.dependencies, "\(path)dependencies")
@@ -561,6 +599,7 @@ extension TaskOptions {
       conditions: conditions,
       dependencies: dependencies(withFollower: follower),
       tags: tags,
+      metadata: metadata,
       timeLimit: timeLimit,
       expiryDate: expiryDate?.storable,
       availableDate: chosen ?? delay.map { now.storableDate(after: $0) } ?? now,

@@ -215,6 +215,39 @@ extension TaskQueueError {
     if tags.contains("") { throw emptyStringError(in: name()) }
   }
 
+  /// The maximum number of keys in a task's metadata.
+  private static var maxMetadataKeys: Int { 64 }
+  /// The maximum length of the keys and values in a task's metadata, in bytes of UTF-8.
+  private static var maxMetadataLength: Int { 4_096 }
+
+  static func check(
+    metadata: [String: String],
+    _ name: @autoclosure () -> String
+  ) throws(TaskQueueError) {
+    guard !metadata.isEmpty else { return }
+    guard metadata.count <= maxMetadataKeys else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "\(name()) has \(metadata.count) keys; give at most \(maxMetadataKeys)"
+      )
+    }
+    let length = metadata.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count }
+    guard length <= maxMetadataLength else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "the keys and values of \(name()) have \(length) bytes of UTF-8; give at most "
+          + "\(maxMetadataLength), and store more data in the payload"
+      )
+    }
+    for (key, value) in metadata {
+      guard !key.isEmpty else {
+        throw TaskQueueError(.invalidArgument, "\(name()) has an empty key; give the key a name")
+      }
+      try check(string: key, "a key of \(name())")
+      try check(string: value, "the value of '\(key)' in \(name())")
+    }
+  }
+
   private static func emptyStringError(in name: String) -> TaskQueueError {
     TaskQueueError(.invalidArgument, "\(name) contains an empty string; remove it")
   }

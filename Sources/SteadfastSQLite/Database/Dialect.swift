@@ -5,7 +5,7 @@ import Synchronization
 ///
 /// `TaskDatabase` explains the comments in these statements. SQLite has no arrays: a list of IDs is
 /// one ID after the other or, where a statement needs all of them, one blob. A list of strings is a
-/// JSON array.
+/// JSON array, and `jsonb` is the text of a JSON object.
 enum Dialect {
   /// A number that is greater than every `seq`.
   ///
@@ -51,8 +51,18 @@ enum Dialect {
       .replacing(/(\w+) && (\$\d+)::text\[\]/) { match in
         "exists (select 1 from json_each(\(match.1)) where value in \(members(match.2)))"
       }
+      .replacing(/(\w+) @> (\$\d+)::text::jsonb/) { containment(of: $0.2, inColumn: $0.1) }
       .replacing(/substr\((\w+), length\(queue\) \+ 2\)/) { keyExpression(column: $0.1) }
       .replacing(/::[a-z]+(\[\])?/, with: "")
+  }
+
+  /// Returns the condition that the JSON object in a column has all keys and values of another one.
+  private static func containment(of object: Substring, inColumn column: Substring) -> String {
+    """
+    not exists (select 1 from json_each(\(object)) as wanted where not exists (
+      select 1 from json_each(\(column)) as found
+      where found.key = wanted.key and found.value = wanted.value))
+    """
   }
 
   private static func idsInBlob(_ blob: Substring) -> String {

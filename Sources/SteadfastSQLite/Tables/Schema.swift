@@ -194,7 +194,7 @@ extension Schema {
   /// view.
   ///
   /// A later version of the tables either supports such an insertion or refuses it.
-  static let insertionVersion = 1
+  static let insertionVersion = 2
 
   /// The columns of the view, in the order of `TaskRecord.definitionValues(payload:role:link:)`.
   static let insertionColumns = [
@@ -505,15 +505,39 @@ extension Schema {
       where is_ready;
     """
 
-  /// Stores with a parked task the greatest payload version that the program knew that parked it;
-  /// the smallest integer if this is not known.
+  // MARK: The sixth step
+
+  /// Adds the columns of the sixth step, and makes the view accept metadata in the form 2.
+  ///
+  /// A statement in the form 1, which an earlier version made, gives the task no metadata. With a
+  /// parked task, the greatest payload version is stored that the program knew that parked it; the
+  /// smallest integer if this is not known.
   static let sixth = """
+    alter table steadfast_task add column metadata text;
     alter table steadfast_task
       add column parked_version integer not null default -9223372036854775808;
     drop index steadfast_parked;
     create index steadfast_parked on steadfast_task (queue, name, parked_version)
       where state = 'parked';
+    drop view steadfast_insertion;
+
     """
+    + firstView.replacingEach([
+      ("time_limit, expiry_date)\nas", "time_limit, expiry_date, counted_from, metadata)\nas"),
+      ("null from steadfast_task", "null, null, null from steadfast_task"),
+    ])
+    + "\n\n" + secondFormTrigger
+
+  /// The trigger, changed to store the columns of the form 2.
+  private static let secondFormTrigger = countingTrigger.replacingEach([
+    ("new.form is not 1\n", "coalesce(new.form not in (1, 2), 1)\n"),
+    ("tags = new.tags,", "tags = new.tags, metadata = new.metadata,"),
+    ("    open_count, counted_from)\n", "    open_count, counted_from, metadata)\n"),
+    (
+      "case when new.available_date <> new.created_date then new.counted_from end);",
+      "case when new.available_date <> new.created_date then new.counted_from end, new.metadata);"
+    ),
+  ])
 }
 
 extension InsertStatement {
@@ -523,7 +547,7 @@ extension InsertStatement {
   init(_ record: TaskRecord, _ policy: UniquePolicy, prefix: String) throws {
     let bytes = try PreparedChange(.insert(record, onDuplicate: policy)).payload
     let dependencies = record.dependencies.tasks.sorted()
-    let columns = Schema.insertionColumns + ["counted_from"]
+    let columns = Schema.insertionColumns + ["counted_from", "metadata"]
     let marks = Array(repeating: "?", count: columns.count).joined(separator: ", ")
     self.init(
       id: record.id,
@@ -533,7 +557,9 @@ extension InsertStatement {
         payload: .bytes(bytes),
         role: .text(policy.storedName),
         link: dependencies.isEmpty ? .null : .ids(dependencies)
-      ).map(SQLParameter.init) + [SQLParameter(.date(record.countedFrom))]
+      ).map(SQLParameter.init)
+        + [.date(record.countedFrom), StoredMetadata.value(of: record.metadata)]
+        .map(SQLParameter.init)
     )
   }
 }

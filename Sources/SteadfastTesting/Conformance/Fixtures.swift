@@ -42,6 +42,7 @@ extension TaskRecord {
     holds: Bool = false,
     requires conditions: Set<TaskCondition> = [],
     tags: Set<String> = [],
+    metadata: [String: String] = [:],
     expires: Date? = nil
   ) -> TaskRecord {
     TaskRecord(
@@ -61,6 +62,7 @@ extension TaskRecord {
       blocksOrderOnFailure: holds,
       conditions: conditions,
       tags: tags,
+      metadata: metadata,
       expiryDate: expires,
       availableDate: .second(seconds),
       countedFrom: origin.map(Date.second)
@@ -93,6 +95,7 @@ extension TaskRecord {
       blocksOrderOnFailure: true,
       conditions: ["network", "with space", "🎈"],
       tags: ["plain", "with space", "🎈", "line\nfeed"],
+      metadata: ["tenant": "eins", "\"ключ\" \\": "line\nfeed 🎈 'quoted'", "empty": ""],
       timeLimit: .milliseconds(1_500) + .microseconds(25),
       expiryDate: .second(86_400.654_321),
       availableDate: .second(0.123_456),
@@ -129,6 +132,10 @@ extension TaskRecord {
 
   private static func isSame(_ left: Set<String>, _ right: Set<String>) -> Bool {
     left.count == right.count && left.allSatisfy(right.containsExactly)
+  }
+
+  private static func isSame(_ left: [String: String], _ right: [String: String]) -> Bool {
+    left.count == right.count && left.containsExactly(right)
   }
 
   private static func isSame(_ left: [TaskFailure], _ right: [TaskFailure]) -> Bool {
@@ -177,6 +184,7 @@ extension TaskRecord {
     compare("conditions", \.conditions, ==) { "\($0.sorted())" }
     compare("dependencies", \.dependencies, ==, \.summary)
     compare("tags", \.tags, Self.isSame) { "\($0.sorted())" }
+    compare("metadata", \.metadata, Self.isSame) { $0.step }
     compare("timeLimit", \.timeLimit, Self.isSame) { $0.map { "\($0)" } ?? "none" }
     compare("expiryDate", \.expiryDate, Self.isSame, text)
     compare("state", \.state, ==)

@@ -321,7 +321,8 @@ extension PersistenceConformance {
       + expiredTwins
       + orderKeys + conditions + waiting + endsAlong + restartsAlong + removalsAlong
       + waitingInStores + queues + values + valuesInStores + memory + forgetting + suspension
-      + suspensionAndOthers + completion + memoryInStores + lookUps + records + life + reopening
+      + suspensionAndOthers + completion + memoryInStores + lookUps + records + metadata + life
+      + reopening
       + sharing
       + concurrency
       + model

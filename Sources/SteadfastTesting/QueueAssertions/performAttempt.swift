@@ -27,7 +27,7 @@ public import SystemFoundation
 ///   - retryCount: how many attempts have failed before this one.
 ///   - maxRetries: how many retries the task has; by default 10.
 ///   - usesBackoff: whether a retry waits for the backoff, or is due at once; by default it waits.
-///   - options: everything else: a time limit, an expiry date, tags.
+///   - options: everything else: a time limit, an expiry date, tags, metadata.
 ///   - memory: what the task remembers.
 ///   - configuration: the configuration of the queue.
 ///   - clock: the clock that dates are read from; by default that of the current virtual time.
@@ -69,7 +69,7 @@ public func performAttempt<Payload: TaskPayload, Output: Sendable>(
 ///   - retryCount: how many attempts have failed before this one.
 ///   - maxRetries: how many retries the task has; by default 10.
 ///   - usesBackoff: whether a retry waits for the backoff, or is due at once; by default it waits.
-///   - options: everything else: a time limit, an expiry date, tags.
+///   - options: everything else: a time limit, an expiry date, tags, metadata.
 ///   - memory: what the task remembers.
 ///   - configuration: the configuration of the queue.
 ///   - clock: the clock that dates are read from; by default that of the current virtual time.
@@ -110,7 +110,7 @@ public func performAttempt<Payload: PerformableTask>(
 ///   - retryCount: how many attempts have failed before this one.
 ///   - maxRetries: how many retries the task has; by default 10.
 ///   - usesBackoff: whether a retry waits for the backoff, or is due at once; by default it waits.
-///   - options: everything else: a time limit, an expiry date, tags.
+///   - options: everything else: a time limit, an expiry date, tags, metadata.
 ///   - memory: what the task remembers.
 ///   - configuration: the configuration of the queue.
 ///   - clock: the clock that dates are read from; by default that of the current virtual time.
@@ -239,6 +239,7 @@ struct AttemptedTask<Payload: TaskPayload> {
       maxRetries: options.maxRetries ?? 10,
       usesBackoff: options.usesBackoff ?? true,
       tags: options.tags,
+      metadata: options.metadata,
       timeLimit: options.timeLimit,
       expiryDate: options.expiryDate,
       availableDate: date,

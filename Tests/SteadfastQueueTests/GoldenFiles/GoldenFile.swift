@@ -49,6 +49,8 @@ struct GoldenFile: Sendable, CustomStringConvertible {
     GoldenFile(name: "dependencies") { try $0.writeDependencies() },
     GoldenFile(name: "dependencies-compacted"),
     GoldenFile(name: "dependencies-compacted-2") { try $0.writeCompactedDependencies() },
+    GoldenFile(name: "metadata") { try $0.writeMetadata() },
+    GoldenFile(name: "metadata-compacted") { try $0.writeCompactedMetadata() },
     GoldenFile(name: "queues") { try $0.writeQueues() },
     GoldenFile(name: "values") { try $0.writeValues() },
     GoldenFile(name: "values-compacted") { try $0.writeCompactedValues() },

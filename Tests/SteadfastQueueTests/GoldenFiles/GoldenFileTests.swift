@@ -48,7 +48,7 @@ import Testing
       "abandon", "release",
       "park", "cancel", "pause", "resume", "restart", "reschedule", "update", "remove", "extend",
       "unpark", "prune", "rebase", "value", "remember", "suspend", "complete",
-      "memory", "interruption", "seal",
+      "memory", "interruption", "seal", "create", "stored", "edit",
     ] {
       #expect(text.contains("\"k\":\"\(kind)\""), "\(kind)")
     }

@@ -255,6 +255,51 @@ extension GoldenWriter {
     )
   }
 
+  /// Writes tasks with metadata, and changes that replace, remove and leave it.
+  mutating func writeMetadata() throws {
+    let unusual = [
+      "\"quoted\" \\": "line\nfeed \u{1f}\u{7f}", "é": "e\u{301} 👩‍👩‍👧",
+      "empty": "", "Z": "z", "a": "b",
+    ]
+    try insert(task(1, metadata: ["tenant": "eins"]), task(2, key: "k", metadata: unusual))
+    try insert(task(3), task(4, key: "l", metadata: ["old": "4"]))
+    try insert(task(5, key: "m", order: "o", queue: "q", metadata: ["old": "5"]), task(6, key: "n"))
+    try begin(2)
+    try append(.addition(task(7, key: "k", metadata: ["own": "7"]), .successor))
+    // With and without metadata, a new task replaces the contents of an earlier one.
+    try append(
+      .addition(task(8, key: "l", metadata: ["new": "8"]), .takenOver(by: .numbered(4)))
+    )
+    try append(.addition(task(9, key: "m", queue: "q"), .takenOver(by: .numbered(5))))
+    try append(
+      .addition(task(10, key: "n", metadata: ["new": "10"]), .takenOver(by: .numbered(6)))
+    )
+    try change(
+      .update(.numbered(1), TaskUpdate(priority: 1)),
+      .update(.numbered(3), TaskUpdate(tags: ["t"], metadata: unusual)),
+      .update(.numbered(6), TaskUpdate(metadata: [:]))
+    )
+    try append(
+      .supersession(
+        .retry(lease(2), availableDate: date(9), retryCount: 1, failure: failure(2))
+      )
+    )
+    try begin(1)
+    try change(.abandon(lease(1), failure: failure(1), retains: true))
+  }
+
+  /// Compacts a file with metadata, and writes changes during and after the compaction.
+  mutating func writeCompactedMetadata() throws {
+    try writeMetadata()
+    var compaction = try Compaction(of: journal, snapshot: table.snapshot, in: storage)
+    try insert(task(11, metadata: ["during": "11"]))
+    journal = try compaction.finish(journal, at: date(20))
+    try change(
+      .update(.numbered(11), TaskUpdate(metadata: ["after": "11"])),
+      .restart(.unclaimed(.numbered(1)), availableDate: date(21))
+    )
+  }
+
   /// Compacts a file, and writes changes during and after the compaction.
   mutating func writeCompacted() throws {
     try insert(task(1, key: "a"), task(2, priority: 3), task(3), task(4), task(5))

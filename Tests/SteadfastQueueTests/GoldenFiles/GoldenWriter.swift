@@ -60,7 +60,8 @@ struct GoldenWriter {
     holds: Bool = false,
     requires conditions: Set<TaskCondition> = [],
     dependencies: TaskDependencies? = nil,
-    queue: String = ""
+    queue: String = "",
+    metadata: [String: String] = [:]
   ) -> TaskRecord {
     TaskRecord(
       id: .numbered(number),
@@ -76,6 +77,7 @@ struct GoldenWriter {
       conditions: conditions,
       dependencies: dependencies,
       queue: queue,
+      metadata: metadata,
       expiryDate: expires.map(date),
       availableDate: date(available)
     )

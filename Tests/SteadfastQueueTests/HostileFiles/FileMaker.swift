@@ -127,6 +127,7 @@ struct FileMaker {
       dependencies: pick(3) == 0 ? dependencies() : nil,
       queue: queue(),
       tags: pick(3) == 0 ? [text, "tag", "\(pick(9))"] : [],
+      metadata: taskCount % 4 == 0 ? ["k\(text)": text, "number": "\(taskCount)"] : [:],
       timeLimit: pick(3) == 0
         ? [.seconds(1), .nanoseconds(1), .seconds(100_000_000_000), Duration(attoseconds: 1)][
           pick(4)
@@ -224,7 +225,8 @@ struct FileMaker {
       usesBackoff: pick(3) == 0 ? pick(2) == 0 : nil,
       timeLimit: pick(3) == 0 ? .milliseconds(1 + pick(9)) : nil,
       expiryDate: pick(3) == 0 ? .seconds(now + 1e6) : nil,
-      tags: pick(3) == 0 ? [[], ["tag"], ["", "é"]][pick(3)] : nil
+      tags: pick(3) == 0 ? [[], ["tag"], ["", "é"]][pick(3)] : nil,
+      metadata: [nil, nil, [:], ["updated": "\"\(now)\n"]][Int(now) % 4]
     )
   }
 

@@ -33,6 +33,46 @@ import Testing
   }
 
   @Test(arguments: [
+    "{}", "{\"\":\"a\"}", "{\"a\":\"b\",}", "{,}", "{\"a\":1}", "{\"a\":null}", "{\"a\"}",
+    "{\"a\":\"b\"", "[\"a\"]", "\"a\"", "{\"a\":\"b\",\"a\":\"c\"}",
+    "{\"\u{e9}\":\"b\",\"e\u{301}\":\"b\"}", "{\"a\":\"\\u0000\"}", "{\"a\":\"\\ud800\"}",
+    "{\"a\":\"\(String(repeating: "x", count: 4_096))\"}",
+    "{\((1...65).map { "\"\($0)\":\"\"" }.joined(separator: ","))}",
+  ])
+  func `invalid metadata is refused, in a new task and in a compacted one`(metadata: String) {
+    let field = ",\"metadata\":\(metadata)"
+    for body in Self.bodiesWithMetadata(field) { expectDamage(ForgedFile.bytes([body]), line: 2) }
+  }
+
+  private static func bodiesWithMetadata(_ field: String) -> [String] {
+    [
+      ForgedFile.insertion(1, field).replacing("\"k\":\"insert\"", with: "\"k\":\"create\""),
+      ForgedFile.task(1, place: 1, field).replacing("\"k\":\"task\"", with: "\"k\":\"stored\""),
+    ]
+  }
+
+  @Test func `only lines of certain kinds have metadata, and all of these have it`() throws {
+    let field = ",\"metadata\":{\"a\":\"b\"}"
+    for body in Self.bodiesWithMetadata(field) {
+      let table = try JournalReader.read(ForgedFile.bytes([body])).table
+      #expect(table.record(of: .numbered(1))?.metadata == ["a": "b"])
+    }
+    for body in Self.bodiesWithMetadata("") { expectDamage(ForgedFile.bytes([body]), line: 2) }
+    for body in [ForgedFile.insertion(1, field), ForgedFile.task(1, place: 1, field)] {
+      expectDamage(ForgedFile.bytes([body]), line: 2)
+    }
+    let update = "\"k\":\"update\",\"id\":\"\(TaskID.numbered(1))\""
+    let edit = update.replacing("update", with: "edit")
+    for body in [update + field + "}", edit + ",\"priority\":1}"] {
+      expectDamage(ForgedFile.bytes([ForgedFile.insertion(1), body]), line: 3)
+    }
+    let bytes = ForgedFile.bytes([ForgedFile.insertion(1), edit + field + "}"])
+    #expect(
+      try JournalReader.read(bytes).table.record(of: .numbered(1))?.metadata == ["a": "b"]
+    )
+  }
+
+  @Test(arguments: [
     "\"id\":1\(TaskID.numbered(2))1", "\"id\":[\(TaskID.numbered(2))]", "\"id\":\"\"",
     "\"id\":\"\(TaskID.numbered(2))0\"",
   ])
@@ -147,6 +187,7 @@ import Testing
         createdDate: .seconds(0),
         uniqueKey: text,
         tags: [text, ""],
+        metadata: text == "\0" ? [:] : [text: text],
         availableDate: .seconds(0)
       )
       let body = try JournalBody(.change(.insert(record, onDuplicate: .keep)))
@@ -157,6 +198,7 @@ import Testing
       #expect(found.name.utf8.elementsEqual(text.utf8))
       #expect(found.uniqueKey?.utf8.elementsEqual(text.utf8) == true)
       #expect(found.tags == [text, ""])
+      #expect(found.metadata.isEmpty || found.metadata.containsExactly([text: text]))
     }
   }
 

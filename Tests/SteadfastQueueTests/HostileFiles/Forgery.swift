@@ -28,7 +28,8 @@ struct Forgery {
     "\"\\n\"", "\"waiting\"", "\"running\"", "\"paused\"", "\"parked\"", "\"succeeded\"",
     "\"abandoned\"", "\"cancelled\"", "[]", "{}", "[1,2]", "[0,0]", "[9223372036854775807,0]",
     "[0,-9223372036854775808]", "[\"a\",\"a\"]", "\"00000001-0000-0000-0000-000000000001\"",
-    "\"AAAA\"", "\"A\"", "\"key 1\"", "1" + String(repeating: "0", count: 400),
+    "{\"a\":\"b\"}", "{\"\":\"b\"}", "{\"a\":1}", "\"AAAA\"", "\"A\"", "\"key 1\"",
+    "1" + String(repeating: "0", count: 400),
     String(repeating: "[", count: 64) + String(repeating: "]", count: 64),
     String(repeating: "{\"a\":", count: 200),
   ]
@@ -37,13 +38,13 @@ struct Forgery {
     "limit",
     "expires", "schema", "state", "retries", "interruptions", "error", "failed", "ended", "payload",
     "data", "place", "keyless", "replace", "keep", "at", "until", "before", "latest", "version",
-    "generation", "format", "more", "value", "unheard",
+    "generation", "format", "more", "value", "metadata", "unheard",
   ]
   private static let kinds = [
     "header", "insert", "task", "compacted", "begin", "succeed", "retry", "abandon", "release",
     "park",
     "cancel", "pause", "resume", "restart", "remove", "extend", "unpark", "prune", "rebase",
-    "value", "interruption", "seal", "teleport", "",
+    "value", "interruption", "seal", "create", "stored", "edit", "teleport", "",
   ]
 
   /// Makes a forged file from two real files.

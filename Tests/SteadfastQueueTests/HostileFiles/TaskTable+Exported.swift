@@ -69,6 +69,7 @@ extension TaskTable.Entry {
     fields["latestDate"] = record.latestDate?.timeIntervalSince1970
     if isKeyless { fields["keyless"] = true }
     if !record.tags.isEmpty { fields["tags"] = record.tags.sorted() }
+    if !record.metadata.isEmpty { fields["metadata"] = record.metadata }
     fields["limit"] = record.timeLimit.map { [$0.components.seconds, $0.components.attoseconds] }
     fields["expires"] = record.expiryDate?.timeIntervalSince1970
     if record.payload.version != 1 { fields["schema"] = record.payload.version }

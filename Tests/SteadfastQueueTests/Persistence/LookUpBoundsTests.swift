@@ -66,7 +66,7 @@ struct LookUpBoundsTests {
   ) async throws {
     try await kind.withStore { store in
       var record = TaskRecord.make(1, name: "a", key: "a", order: "a", requires: ["a"])
-      record.apply(TaskUpdate(tags: ["a"]))
+      record.apply(TaskUpdate(tags: ["a"], metadata: ["a": "a"]))
       let changes: [TaskChange] = [
         .insert(record, onDuplicate: .keep), .setValue(named: "a", from: nil, to: [1]),
       ]
@@ -79,6 +79,8 @@ struct LookUpBoundsTests {
         (TaskFilter(orderKeys: ["a\0b"]), 0), (TaskFilter(queue: nil, orderKeys: ["a\0b"]), 0),
         (TaskFilter(unmetBy: ["a\0b"]), 1), (TaskFilter(unmetBy: ["a\0b", "a"]), 0),
         (TaskFilter(tags: ["a\0b"]), 0), (TaskFilter(tags: ["a\0b", "a"]), 1),
+        (TaskFilter(metadata: ["a": "a\0b"]), 0), (TaskFilter(metadata: ["a\0b": "a"]), 0),
+        (TaskFilter(metadata: ["a": "a", "b": "\0"]), 0), (TaskFilter(metadata: ["a": "a"]), 1),
       ]
       for (filter, count) in filters {
         let found = try await store.tasks(matching: filter, after: nil, limit: 9)

@@ -49,6 +49,17 @@ import Testing
     #expect(log.entries == ["a secret"])
   }
 
+  @Test func `metadata is stored as it is, so that tasks can be found by it`() async throws {
+    let base = InMemoryStore()
+    let queue = await queue(base.sealingPayloads(with: TestSeal().payloadSeal))
+    let metadata = ["tenant": "eins"]
+    try await queue.enqueue(Note("a secret"), options: TaskOptions(metadata: metadata))
+    let filter = TaskFilter(metadata: metadata)
+    let stored = try await base.tasks(matching: filter, after: nil, limit: 9)
+    #expect(stored.map(\.metadata) == [metadata])
+    #expect(try await queue.count(matching: filter) == 1)
+  }
+
   @Test func `the store caches no plain payload, and opens a payload for each attempt`()
     async throws
   {

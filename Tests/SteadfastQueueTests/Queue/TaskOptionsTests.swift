@@ -22,7 +22,8 @@ import Testing
         timeLimit: .seconds(1),
         priority: .high,
         onDuplicate: .reject,
-        tags: ["type"]
+        tags: ["type"],
+        metadata: ["source": "type", "type": "1"]
       )
     }
 
@@ -37,7 +38,8 @@ import Testing
     timeLimit: .seconds(2),
     priority: .low,
     onDuplicate: .keep,
-    tags: ["call"]
+    tags: ["call"],
+    metadata: ["source": "call", "call": "1"]
   )
 
   private func makeQueue(taskDefaults defaults: TaskOptions = TaskOptions()) -> TaskQueue {
@@ -57,7 +59,7 @@ import Testing
     #expect(task.priority == .normal)
     #expect(task.timeLimit == nil)
     #expect(task.expiryDate == nil)
-    #expect(task.tags.isEmpty)
+    #expect(task.tags.isEmpty && task.metadata.isEmpty)
     #expect(task.uniqueKey == nil)
   }
 
@@ -70,6 +72,7 @@ import Testing
     #expect(task.timeLimit == .seconds(2))
     #expect(task.expiryDate == Self.allOptions.expiryDate)
     #expect(task.tags == ["call"])
+    #expect(task.metadata == ["source": "call", "call": "1"])
   }
 
   @Test func `the payload's type takes precedence over the queue`() async throws {
@@ -82,6 +85,7 @@ import Testing
     #expect(task.timeLimit == .seconds(1))
     #expect(task.expiryDate == FullyConfigured.expiryDate)
     #expect(task.tags == ["type", "call"])
+    #expect(task.metadata == ["source": "type", "type": "1", "call": "1"])
   }
 
   @Test func `the options of the call take precedence over the payload's type`() async throws {
@@ -97,6 +101,7 @@ import Testing
       #expect(task.timeLimit == .seconds(2))
       #expect(task.expiryDate == Self.allOptions.expiryDate)
       #expect(task.tags == ["type", "call"])
+      #expect(task.metadata == ["source": "call", "type": "1", "call": "1"])
     }
   }
 
@@ -257,5 +262,55 @@ import Testing
       #expect(error?.message.contains(words) == true)
     }
     #expect(try await queue.count == 0)
+  }
+
+  private static func metadata(keys count: Int) -> [String: String] {
+    Dictionary(uniqueKeysWithValues: (0..<count).map { ("key \($0)", "") })
+  }
+
+  @Test func `metadata beyond the limits is rejected, and adds nothing`() async throws {
+    let queue = makeQueue()
+    let keyOfTwoBytes = "é"
+    let calls: [([String: String], String)] = [
+      (Self.metadata(keys: 65), "metadata has 65 keys; give at most 64"),
+      (["": "a"], "metadata has an empty key"),
+      (
+        [keyOfTwoBytes: String(repeating: "x", count: 4_095)],
+        "the keys and values of metadata have 4097 bytes of UTF-8; give at most 4096"
+      ),
+    ]
+    for (metadata, words) in calls {
+      let options = TaskOptions(metadata: metadata)
+      let error = await #expect(throws: TaskQueueError.self) {
+        try await queue.enqueue(Note("a"), options: options)
+      }
+      #expect(error?.code == .invalidArgument)
+      #expect(error?.message.hasPrefix(words) == true, "\(error?.message ?? "")")
+      let other = await #expect(throws: TaskQueueError.self) {
+        try await makeQueue(taskDefaults: options).open()
+      }
+      #expect(other?.message.contains("taskDefaults.metadata") == true)
+    }
+    #expect(try await queue.count == 0)
+  }
+
+  @Test func `metadata within the limits is accepted`() async throws {
+    let queue = makeQueue()
+    let longest = ["é": String(repeating: "x", count: 4_094)]
+    for metadata in [Self.metadata(keys: 64), longest] {
+      let task = try await queue.enqueue(Note("a"), options: TaskOptions(metadata: metadata))
+      #expect(try await record(of: task, in: queue).metadata == metadata)
+    }
+  }
+
+  @Test func `metadata of several sources must be within the limits together`() async throws {
+    let queue = makeQueue(taskDefaults: TaskOptions(metadata: Self.metadata(keys: 64)))
+    try await queue.enqueue(Note("a"), options: TaskOptions(metadata: ["key 7": "own"]))
+    let error = await #expect(throws: TaskQueueError.self) {
+      try await queue.enqueue(Note("a"), options: TaskOptions(metadata: ["another": ""]))
+    }
+    #expect(error?.message.hasPrefix("metadata has 65 keys") == true)
+    let found = try #require(try await queue.tasks().first)
+    #expect(found.metadata["key 7"] == "own" && found.metadata.count == 64)
   }
 }

@@ -16,6 +16,7 @@ import Testing
       createdDate: .seconds(0),
       uniqueKey: random.next() % 4 == 0 ? "key \(number)" : nil,
       tags: random.next() % 100 == 0 ? ["rare", "red"] : [],
+      metadata: number % 7 == 0 ? ["tenant": "\(number % 3)", "kind": "seven"] : [:],
       state: states.randomElement(using: &random) ?? .waiting,
       availableDate: .seconds(Double(random.next() % 100)),
       isPostponed: random.next() % 3 == 0
@@ -35,7 +36,8 @@ import Testing
     .retrying, TaskFilter(isPostponed: false, availableDates: .seconds(10)..<(.seconds(90))),
     TaskFilter(excludedNames: ["name 1"]),
     TaskFilter(excludedNames: Set((0...5).map { "name \($0)" })), TaskFilter(tags: ["rare"]),
-    TaskFilter(tags: []),
+    TaskFilter(tags: []), TaskFilter(metadata: ["tenant": "1", "kind": "seven"]),
+    TaskFilter(metadata: ["tenant": "1", "kind": "eight"]), TaskFilter(metadata: [:]),
     TaskFilter(ids: Set((500...1700).map { .numbered($0) }), names: ["name 2"]),
     TaskFilter(states: [.paused], uniqueKeys: Set((1...1500).map { "key \($0)" })),
   ]

@@ -9,7 +9,7 @@ extension TaskRecord {
     \(id) \(queue) \(name) \(priority.rawValue) \(state) \
     \((try? payload.bytes()) ?? []) \(maxRetries) \(usesBackoff) \
     \(timeLimit, default: "-") \(expiryDate?.timeIntervalSince1970 ?? 0) \
-    \(tags.sorted()) \
+    \(tags.sorted()) \(metadata.sorted { $0.key < $1.key }) \
     \(availableDate.timeIntervalSince1970) \(retryCount) \
     \(interruptionCount) \(uniqueKey ?? "-") \(lastError ?? "-") \
     \(failedDate?.timeIntervalSince1970 ?? 0) \

@@ -15,7 +15,8 @@ extension TaskUpdate {
       usesBackoff: random.next() % 4 == 0 ? random.next() % 2 == 0 : nil,
       timeLimit: random.next() % 4 == 0 ? .seconds(1 + Int(random.next() % 9)) : nil,
       expiryDate: random.next() % 4 == 0 ? now + 1e6 : nil,
-      tags: random.next() % 4 == 0 ? (random.next() % 2 == 0 ? [] : [text]) : nil
+      tags: random.next() % 4 == 0 ? (random.next() % 2 == 0 ? [] : [text]) : nil,
+      metadata: ["0": [:], "1": ["update": text], "2": ["a": "b", "update": text]][text]
     )
   }
 }

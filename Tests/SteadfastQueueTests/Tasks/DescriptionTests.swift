@@ -29,7 +29,9 @@ import Testing
     #expect(snoozed.localizedDescription == "snoozed for 5.0 seconds")
   }
 
-  @Test func `descriptions name the task, but never its payload, keys or tags`() async throws {
+  @Test func `descriptions name the task, but never its payload, keys, tags or metadata`()
+    async throws
+  {
     let queue = TaskQueue(name: "uploads", clock: clock)
     let events = queue.events
     let log = Log<String>()
@@ -41,7 +43,7 @@ import Testing
     let task = try await queue.enqueue(
       Note("secret"),
       uniqueKey: "secret key",
-      options: TaskOptions(tags: ["secret tag"])
+      options: TaskOptions(tags: ["secret tag"], metadata: ["secret key": "secret value"])
     )
     let again = try await queue.enqueue(Note("secret"), uniqueKey: "secret key")
     let waiting = try #require(try await queue.tasks().first)

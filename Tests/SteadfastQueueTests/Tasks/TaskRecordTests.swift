@@ -7,6 +7,7 @@ import Testing
   private func record(
     maxRetries: RetryLimit = 10,
     tags: Set<String> = [],
+    metadata: [String: String] = [:],
     timeLimit: Duration? = nil,
     expiryDate: Date? = nil
   ) -> TaskRecord {
@@ -17,6 +18,7 @@ import Testing
       createdDate: .seconds(0),
       maxRetries: maxRetries,
       tags: tags,
+      metadata: metadata,
       timeLimit: timeLimit,
       expiryDate: expiryDate,
       availableDate: .seconds(0)
@@ -44,6 +46,10 @@ import Testing
     let expiring = record(expiryDate: .seconds(0))
     #expect(expiring.expiryDate == .seconds(0))
     #expect(expiring.tags.isEmpty)
+    let traced = record(metadata: ["trace": "1"])
+    #expect(traced.metadata == ["trace": "1"])
+    #expect(traced.tags.isEmpty && traced.hasExtras)
+    #expect(expiring.metadata.isEmpty)
   }
 
   @Test func `properties of failures are independent of each other and of copies`() {

@@ -25,6 +25,18 @@ import Foundation
     ("uniqueKey", { try await $0.enqueue(Note("a"), uniqueKey: "\0") }),
     ("tags", { try await $0.enqueue(Note("a"), options: TaskOptions(tags: ["plain", "a\0"])) }),
     ("tags", { _ = try await $0.update(.numbered(1), tags: ["\0a"]) }),
+    (
+      "a key of metadata",
+      { try await $0.enqueue(Note("a"), options: TaskOptions(metadata: ["a\0": "b"])) }
+    ),
+    (
+      "the value of 'a' in metadata",
+      { try await $0.enqueue(Note("a"), options: TaskOptions(metadata: ["a": "\0"])) }
+    ),
+    (
+      "the value of 'a' in metadata",
+      { _ = try await $0.update(.numbered(1), metadata: ["a": "\0"]) }
+    ),
   ]
 
   @Test(arguments: TextFormTests.calls.indices)
@@ -109,6 +121,11 @@ import Foundation
         record.apply(TaskUpdate(tags: tags))
         return record
       }
+      func described(_ metadata: [String: String]) -> TaskRecord {
+        var record = TaskRecord.make(1)
+        record.apply(TaskUpdate(metadata: metadata))
+        return record
+      }
       func failed(_ failures: String...) -> TaskRecord {
         var record = TaskRecord.make(1)
         for reason in failures { record.note(TaskFailure(reason: reason, date: .seconds(0))) }
@@ -118,6 +135,8 @@ import Foundation
         ("name", .insert(.make(1, name: "\0"), onDuplicate: .keep)),
         ("uniqueKey", .insert(.make(1, key: "a\0b"), onDuplicate: .keep)),
         ("tags", .insert(tagged(["\0"]), onDuplicate: .keep)),
+        ("metadata", .insert(described(["\0": "a"]), onDuplicate: .keep)),
+        ("metadata", .insert(described(["a": "\0"]), onDuplicate: .keep)),
         ("lastError", .insert(failed("\0"), onDuplicate: .keep)),
         ("earlier failure", .insert(failed("\0", "a"), onDuplicate: .keep)),
         ("failure", .retry(lease, availableDate: .seconds(0), retryCount: 1, failure: failure)),
@@ -125,6 +144,7 @@ import Foundation
         ("failure", .park(lease, failure: failure)),
         ("name", .unpark(name: "\0")),
         ("tags", .update(.numbered(1), TaskUpdate(tags: ["\0"]))),
+        ("metadata", .update(.numbered(1), TaskUpdate(metadata: ["a": "\0"]))),
       ]
       for (word, change) in changes {
         let error = await queueError {

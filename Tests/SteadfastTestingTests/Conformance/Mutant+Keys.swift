@@ -146,7 +146,7 @@ extension PlainStore.Behaviour {
   }
 
   /// Runs `body` on the entry of a task that a new task has replaced, with the records of both.
-  fileprivate mutating func editReplacedRecord(
+  mutating func editReplacedRecord(
     _ body:
       @escaping @Sendable (inout ReferenceTable.Entry, _ new: TaskRecord, _ old: TaskRecord) -> Void
   ) {

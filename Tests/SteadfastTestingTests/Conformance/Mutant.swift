@@ -29,7 +29,7 @@ struct Mutant: Sendable, CustomTestStringConvertible {
     + orderKeys
     + conditions + waiting + endsAlong + restartsAlong + removalsAlong + waitingInStores
     + queues + values + memory + forgetting + suspension + suspensionAndOthers + completion
-    + memoryInStores + lookUps + records
+    + memoryInStores + lookUps + records + metadata
     + life + reopening + sharing + concurrency + model
 }
 
@@ -114,7 +114,8 @@ extension TaskRecord {
     blocksOrderOnFailure: Bool? = nil,
     conditions: Set<TaskCondition>? = nil,
     queue: String? = nil,
-    tags: Set<String>? = nil
+    tags: Set<String>? = nil,
+    metadata: [String: String]? = nil
   ) -> TaskRecord {
     TaskRecord(
       id: id,
@@ -133,6 +134,7 @@ extension TaskRecord {
       dependencies: dependencies,
       queue: queue ?? self.queue,
       tags: tags ?? self.tags,
+      metadata: metadata ?? self.metadata,
       timeLimit: timeLimit,
       expiryDate: expiryDate,
       state: state,

@@ -94,7 +94,13 @@ import Testing
   @Test func `options that the call omits come from the type, and then from the configuration`()
     async throws
   {
-    let defaults = TaskOptions(maxRetries: 1, usesBackoff: false, priority: .high, tags: ["all"])
+    let defaults = TaskOptions(
+      maxRetries: 1,
+      usesBackoff: false,
+      priority: .high,
+      tags: ["all"],
+      metadata: ["a": "1"]
+    )
     let configuration = TaskQueueConfiguration(
       backoff: .constant(.seconds(10)),
       taskDefaults: defaults
@@ -103,13 +109,14 @@ import Testing
     let attempt = try await performAttempt(
       Patient(),
       retryCount: 99,
-      options: TaskOptions(tags: ["one"]),
+      options: TaskOptions(tags: ["one"], metadata: ["b": "2"]),
       configuration: configuration
     ) { _, context in
       tags.note("\(context.tags.sorted()), \(context.priority), \(context.maxRetries)")
+      tags.note("\(context.metadata.sorted { $0.key < $1.key }.map { $0.key + $0.value })")
       try await time.clock.sleep(for: .seconds(60))
     }
-    #expect(tags.entries == [#"["all", "one", "type"], 10, always"#])
+    #expect(tags.entries == [#"["all", "one", "type"], 10, always"#, #"["a1", "b2"]"#])
     // The type's time limit has passed, and the configuration has no backoff.
     #expect(attempt.error is CancellationError)
     #expect(attempt.ending == .failed(retryDate: time.clock.date))

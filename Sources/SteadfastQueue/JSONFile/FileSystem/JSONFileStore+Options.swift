@@ -15,10 +15,10 @@ extension JSONFileStore {
     ///
     /// `nil`, the default, sets no limit.
     ///
-    /// If a call would exceed the limit by adding tasks, by changing a task's payload or tags, or
-    /// by setting a larger value, it throws ``JSONFileError/Code/fileFull`` and stores nothing. But
-    /// if a compaction makes enough space, and frees at least a quarter of the file, the store
-    /// first compacts the file, and the call waits for that.
+    /// If a call would exceed the limit by adding tasks, by changing a task's payload, tags or
+    /// metadata, or by setting a larger value, it throws ``JSONFileError/Code/fileFull`` and stores
+    /// nothing. But if a compaction makes enough space, and frees at least a quarter of the file,
+    /// the store first compacts the file, and the call waits for that.
     ///
     /// Other changes to tasks in the file are always written, so that the tasks of a full queue can
     /// be performed. So the file may grow to about twice the limit, and further by the messages of

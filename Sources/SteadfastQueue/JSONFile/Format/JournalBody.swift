@@ -112,8 +112,7 @@ struct JournalBody: Sendable {
       fields.add("version", version)
       fields.add("generation", generation)
     case .task(let task):
-      // Programs that don't know all of the task's properties refuse the kind `kept`.
-      try addRecord(task.record, kind: task.record.isPlain ? "task" : "kept")
+      try addRecord(task.record, kind: task.record.storedKind)
       if task.record.keyRole == .successor { addDecision(.addition(.successor)) }
       if task.record.orderKey != nil {
         fields.add("orderNumber", raw: String(task.orderNumber).utf8)
@@ -126,7 +125,7 @@ struct JournalBody: Sendable {
       fields.add("before", bytesBefore)
     case .change(let change): try addFields(of: change)
     case .addition(let record, let addition):
-      try addRecord(record, kind: "add")
+      try addRecord(record, kind: record.additionKind)
       addDecision(.addition(addition))
     case .supersession(let change):
       try addFields(of: change)
@@ -152,8 +151,7 @@ struct JournalBody: Sendable {
   private mutating func addFields(of change: TaskChange) throws {
     switch change {
     case .insert(let record, _):
-      // Programs that don't know all of the task's properties refuse the kind `add`.
-      try addRecord(record, kind: record.isPlain ? "insert" : "add")
+      try addRecord(record, kind: record.additionKind)
     case .move(let target, let move): addMove(move, of: target.id)
     case .end(let target, let end):
       fields.begin(end.word, id: target.id)
@@ -245,6 +243,7 @@ struct JournalBody: Sendable {
     }
     if let dependencies = record.presentDependencies { addDependencies(dependencies) }
     if !record.tags.isEmpty { fields.add("tags", record.tags.sorted()) }
+    if !record.metadata.isEmpty { fields.add("metadata", record.metadata) }
     if let limit = record.timeLimit { fields.add("limit", limit) }
     if let date = record.expiryDate { fields.add("expires", date) }
     if record.payload.version != 1 { fields.add("schema", record.payload.version) }
@@ -302,13 +301,14 @@ struct JournalBody: Sendable {
   }
 
   private mutating func addUpdate(_ update: TaskUpdate, of id: TaskID) throws {
-    fields.begin("update", id: id)
+    fields.begin(update.metadata == nil ? "update" : "edit", id: id)
     if let priority = update.priority { fields.add("priority", priority.rawValue) }
     if let limit = update.maxRetries { fields.add("maxRetries", limit) }
     if let usesBackoff = update.usesBackoff {
       fields.add("backoff", raw: (usesBackoff ? "true" : "false").utf8)
     }
     if let tags = update.tags { fields.add("tags", tags.sorted()) }
+    if let metadata = update.metadata { fields.add("metadata", metadata) }
     if let limit = update.timeLimit { fields.add("limit", limit) }
     if let date = update.expiryDate { fields.add("expires", date) }
     guard let payload = update.payload else { return }
@@ -368,11 +368,23 @@ extension TaskEnd {
 }
 
 extension TaskRecord {
-  /// Whether earlier versions of this library can handle the task: it has no unique key, order key,
-  /// conditions, dependencies or queue of a group, and is not suspended.
+  /// Whether all versions of this library can handle the task: it has no unique key, order key,
+  /// conditions, dependencies, queue of a group or metadata, and is not suspended.
   var isPlain: Bool {
     uniqueKey == nil && orderKey == nil && conditions.isEmpty && presentDependencies == nil
-      && queue.isEmpty && state != .suspended
+      && queue.isEmpty && metadata.isEmpty && state != .suspended
+  }
+
+  // A version that does not know all of the task's properties refuses lines of the other kinds.
+
+  /// The kind of the line that adds the task.
+  fileprivate var additionKind: StaticString {
+    isPlain ? "insert" : metadata.isEmpty ? "add" : "create"
+  }
+
+  /// The kind of the line that contains the task in a compacted file.
+  fileprivate var storedKind: StaticString {
+    isPlain ? "task" : metadata.isEmpty ? "kept" : "stored"
   }
 }
 
@@ -397,8 +409,8 @@ extension JournalBody {
   /// line applies.
   static func maxLength(of kind: JournalKind) -> Int {
     switch kind {
-    case .insert, .update: maxInsertionLength
-    case .add: maxInsertionLength + maxDecisionLength
+    case .insert, .update, .edit: maxInsertionLength
+    case .add, .create: maxInsertionLength + maxDecisionLength
     case .retry: maxOtherLength + maxDecisionLength
     case .value: maxValueLength
     case .remember, .complete, .suspend, .memory: maxMemoryLength
@@ -406,7 +418,7 @@ extension JournalBody {
       .remove, .extend, .prune, .rebase:
       maxOtherLength
     // A restart lists the tasks that are not restarted along with it.
-    case .restart, .header, .task, .kept, .compacted, .begin, .interruption, .seal:
+    case .restart, .header, .task, .kept, .stored, .compacted, .begin, .interruption, .seal:
       JournalLine.maxLength
     }
   }
@@ -517,6 +529,21 @@ struct JournalFieldWriter: Sendable {
       addString(text)
     }
     bytes.append(UInt8(ascii: "]"))
+  }
+
+  /// Adds an object, sorted by its keys.
+  mutating func add(_ key: StaticString, _ texts: [String: String]) {
+    addKey(key)
+    var separator = UInt8(ascii: "{")
+    for (key, text) in texts.sorted(by: { $0.key < $1.key }) {
+      bytes.append(separator)
+      addString(key)
+      bytes.append(UInt8(ascii: ":"))
+      addString(text)
+      separator = UInt8(ascii: ",")
+    }
+    if texts.isEmpty { bytes.append(separator) }
+    bytes.append(UInt8(ascii: "}"))
   }
 
   /// Adds a list of IDs, sorted; adds nothing if there are none.

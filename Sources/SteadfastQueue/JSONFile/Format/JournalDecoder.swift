@@ -23,6 +23,11 @@ struct JournalDecoder {
     guard line.body.count <= JournalBody.maxLength(of: kind) else {
       throw .malformed("it exceeds the maximum length of its kind")
     }
+    guard fields.has(.metadata) == kind.hasMetadata else {
+      throw .malformed(
+        kind.hasMetadata ? "it has no metadata" : "it has metadata, as no line of its kind has"
+      )
+    }
     let entry = try readEntry(ofKind: kind)
     do {
       switch entry {
@@ -58,9 +63,9 @@ struct JournalDecoder {
       let (record, replaces) = (try readRecord(), try fields.hasFlag(.replace))
       try checkForm(of: record)
       return .change(.insert(record, onDuplicate: replaces ? .replace : .keep))
-    case .add: return try readAddition()
+    case .add, .create: return try readAddition()
     case .task: return .task(try readKeptTask(isOld: true))
-    case .kept: return .task(try readKeptTask(isOld: false))
+    case .kept, .stored: return .task(try readKeptTask(isOld: false))
     case .compacted:
       return .compacted(at: try fields.date(of: .at), bytesBefore: try fields.integer(of: .before))
     case .begin: return .begin(try fields.id())
@@ -110,7 +115,7 @@ struct JournalDecoder {
           countedFrom: try readCountedFrom()
         )
       )
-    case .update: return .change(.update(try fields.id(), try readUpdate()))
+    case .update, .edit: return .change(.update(try fields.id(), try readUpdate()))
     case .remove: return .change(.remove(try fields.id()))
     case .extend:
       // Earlier versions wrote the date at which the lease expires, which is ignored.
@@ -238,7 +243,8 @@ struct JournalDecoder {
       usesBackoff: isToUseBackoff,
       timeLimit: fields.has(.limit) ? try fields.duration(of: .limit) : nil,
       expiryDate: fields.has(.expires) ? try fields.date(of: .expires) : nil,
-      tags: fields.has(.tags) ? try fields.possiblyEmptyStrings(of: .tags) : nil
+      tags: fields.has(.tags) ? try fields.possiblyEmptyStrings(of: .tags) : nil,
+      metadata: fields.has(.metadata) ? try fields.stringPairs(of: .metadata) : nil
     )
   }
 
@@ -316,6 +322,7 @@ extension JournalDecoder {
       dependencies: try fields.readDependencies(),
       queue: try readQueue(),
       tags: fields.has(.tags) ? try fields.strings(of: .tags) : [],
+      metadata: fields.has(.metadata) ? try readMetadata() : [:],
       timeLimit: fields.has(.limit) ? try fields.duration(of: .limit) : nil,
       expiryDate: fields.has(.expires) ? try fields.date(of: .expires) : nil,
       state: state,
@@ -335,6 +342,12 @@ extension JournalDecoder {
 
   private func readKnownVersion() throws(JournalDecodingError) -> Int? {
     fields.has(.knows) ? try fields.integer(of: .knows) : nil
+  }
+
+  private func readMetadata() throws(JournalDecodingError) -> [String: String] {
+    let metadata = try fields.stringPairs(of: .metadata)
+    guard !metadata.isEmpty else { throw .malformed("its metadata is empty") }
+    return metadata
   }
 
   /// Reads the date from which another date was calculated; returns `nil` if the line has none.

@@ -14,7 +14,8 @@ enum JournalField: Int, CaseIterable, Sendable {
   case place, keyless, replace, keep, at, until, before, latest
   case format, version, generation
   case value, queue
-  case awaits, forgets, knows
+  case awaits, forgets
+  case metadata, knows
 
   var jsonName: String {
     switch self {
@@ -77,6 +78,7 @@ enum JournalField: Int, CaseIterable, Sendable {
     case .queue: "queue"
     case .awaits: "awaits"
     case .forgets: "forgets"
+    case .metadata: "metadata"
     case .knows: "knows"
     }
   }
@@ -98,6 +100,13 @@ enum JournalKind: String, CaseIterable, Sendable {
   case reschedule, update, remove, extend, unpark, prune, rebase
   case value
   case remember, suspend, complete, memory
+  case create, stored, edit
+
+  /// Whether a line of this kind has metadata, as no line of another kind has.
+  ///
+  /// A version of this library that does not know metadata refuses these kinds. In a line of
+  /// another kind, it would ignore the field.
+  var hasMetadata: Bool { self == .create || self == .stored || self == .edit }
 
   static let table = WordTable(allCases.map { ($0.rawValue, $0) })
 }
@@ -252,6 +261,24 @@ struct JournalFields {
     var scanner = JSONScanner(bytes, try range(of: field))
     if scanner.skip("[]"), scanner.isAtEnd { return [] }
     return try strings(of: field)
+  }
+
+  /// Reads an object whose values are strings, and which may be empty.
+  func stringPairs(of field: JournalField) throws(JournalDecodingError) -> [String: String] {
+    var scanner = JSONScanner(bytes, try range(of: field))
+    if scanner.skip("{}"), scanner.isAtEnd { return [:] }
+    var pairs: [String: String] = [:]
+    var isObject = scanner.skip("{")
+    while isObject, let key = scanner.readString(), scanner.skip(":"),
+      let value = scanner.readString()
+    {
+      guard pairs.updateValue(value, forKey: key) == nil else {
+        throw .malformed("its field '\(field.jsonName)' has the same key twice")
+      }
+      isObject = scanner.skip(",")
+      if !isObject, scanner.skip("}"), scanner.isAtEnd { return pairs }
+    }
+    throw .malformed("its field '\(field.jsonName)' is not an object of strings")
   }
 
   /// Reads a list of one or more failures.

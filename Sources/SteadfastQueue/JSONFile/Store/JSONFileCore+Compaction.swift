@@ -94,7 +94,8 @@ extension Submission {
   /// The maximum size of the lines in the file, in bytes.
   var byteCount: Int { lines.reduce(0) { $0 + $1.byteCount } }
 
-  /// Whether the changes add a task, change a task's payload or tags, or set a larger value.
+  /// Whether the changes add a task, change a task's payload, tags or metadata, or set a larger
+  /// value.
   fileprivate var addsTasks: Bool {
     guard case .changes(let staged, _, _) = caller else { return false }
     return staged.contains { change in
@@ -112,8 +113,8 @@ extension Submission {
 }
 
 extension TaskUpdate {
-  /// Whether the update changes a task's payload or tags, which may become larger.
-  var addsBytes: Bool { payload != nil || tags != nil }
+  /// Whether the update changes a task's payload, tags or metadata, which may become larger.
+  var addsBytes: Bool { payload != nil || tags != nil || metadata != nil }
 }
 
 // A compaction runs on the I/O thread, in steps. Other jobs run between the steps.

@@ -252,10 +252,10 @@ final class JSONFileCore: Sendable {
   }
 }
 
-// `maxFileSize` applies only to changes that add tasks, change a task's payload or tags, or set a
-// larger value. A change that ends a task must always be written, because that frees space. A value
-// that a task remembers must be written too, because the work that it records would be repeated
-// otherwise.
+// `maxFileSize` applies only to changes that add tasks, change a task's payload, tags or metadata,
+// or set a larger value. A change that ends a task must always be written, because that frees
+// space. A value that a task remembers must be written too, because the work that it records would
+// be repeated otherwise.
 extension JSONFileCore {
   /// Stores changes, given together with their lines.
   ///

@@ -6,7 +6,7 @@ extension Persistence {
   /// Payloads are *sealed* (encrypted) when they are stored, and *opened* (decrypted) when they are
   /// used. Schedules, which contain payloads, are sealed, and so are the values in a task's memory,
   /// but not their names. Everything else is stored as it is: a task's name, unique key, tags,
-  /// dates and error texts, and values (``TaskQueue/setValue(_:named:durability:)``).
+  /// metadata, dates and error texts, and values (``TaskQueue/setValue(_:named:durability:)``).
   ///
   /// A task whose payload can't be opened is parked, with an error that says so. It blocks no other
   /// task except the successor of its unique key. The task waits again when a handler is registered

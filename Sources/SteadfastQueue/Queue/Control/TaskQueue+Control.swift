@@ -242,6 +242,8 @@ extension TaskQueue {
   ///   - timeLimit: the maximum duration of an attempt.
   ///   - expiryDate: the date from which no attempt starts.
   ///   - tags: its new labels, which replace the existing ones; an empty set removes them.
+  ///   - metadata: its new metadata, which replaces the existing one; an empty dictionary removes
+  ///     it.
   /// - Returns: `true` if the task was updated; `false` if it does not exist, has ended, or has
   ///   expired while a later task has its unique key.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/isRunning`` if the task is
@@ -258,7 +260,8 @@ extension TaskQueue {
     usesBackoff: Bool? = nil,
     timeLimit: Duration? = nil,
     expiryDate: Date? = nil,
-    tags: Set<String>? = nil
+    tags: Set<String>? = nil,
+    metadata: [String: String]? = nil
   ) async throws -> Bool {
     let update = TaskUpdate(
       payload: StoredPayload(payload),
@@ -267,7 +270,8 @@ extension TaskQueue {
       usesBackoff: usesBackoff,
       timeLimit: timeLimit,
       expiryDate: expiryDate,
-      tags: tags
+      tags: tags,
+      metadata: metadata
     )
     return try await core.opened.results.update(id, update, as: Payload.self)
   }
@@ -282,10 +286,12 @@ extension TaskQueue {
   ///   - timeLimit: the maximum duration of an attempt.
   ///   - expiryDate: the date from which no attempt starts.
   ///   - tags: its new labels, which replace the existing ones; an empty set removes them.
+  ///   - metadata: its new metadata, which replaces the existing one; an empty dictionary removes
+  ///     it.
   /// - Returns: the same as
-  ///   ``update(_:with:priority:maxRetries:usesBackoff:timeLimit:expiryDate:tags:)``.
+  ///   ``update(_:with:priority:maxRetries:usesBackoff:timeLimit:expiryDate:tags:metadata:)``.
   /// - Throws: the same errors as
-  ///   ``update(_:with:priority:maxRetries:usesBackoff:timeLimit:expiryDate:tags:)``.
+  ///   ``update(_:with:priority:maxRetries:usesBackoff:timeLimit:expiryDate:tags:metadata:)``.
   @discardableResult
   public nonisolated func update(
     _ id: TaskID,
@@ -294,7 +300,8 @@ extension TaskQueue {
     usesBackoff: Bool? = nil,
     timeLimit: Duration? = nil,
     expiryDate: Date? = nil,
-    tags: Set<String>? = nil
+    tags: Set<String>? = nil,
+    metadata: [String: String]? = nil
   ) async throws -> Bool {
     let update = TaskUpdate(
       priority: priority,
@@ -302,7 +309,8 @@ extension TaskQueue {
       usesBackoff: usesBackoff,
       timeLimit: timeLimit,
       expiryDate: expiryDate,
-      tags: tags
+      tags: tags,
+      metadata: metadata
     )
     return try await core.opened.results.update(id, update) { _ in }
   }

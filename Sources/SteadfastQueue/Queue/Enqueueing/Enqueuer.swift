@@ -50,6 +50,14 @@ struct TaskDraft {
     return self
   }
 
+  /// Returns a draft in which the metadata of the task whose handler adds the new task replaces
+  /// metadata that is not set.
+  consuming func inheriting(from record: TaskRecord) -> TaskDraft {
+    let metadata = record.metadata
+    if !metadata.isEmpty { options.addMissingMetadata(metadata) }
+    return self
+  }
+
   var policy: UniquePolicy { options.onDuplicate ?? .keep }
 }
 
@@ -471,13 +479,14 @@ extension QueueCore {
     return EnqueuedBatch(tasks: tasks, follower: enqueuedFollower)
   }
 
-  /// Adds tasks to an existing batch.
+  /// Adds tasks to an existing batch, in the handler of another task of the batch.
   func enqueue<Payload: TaskPayload>(
     contentsOf payloads: [Payload],
     options: TaskOptions,
-    inBatchBefore follower: TaskID
+    inBatchBefore follower: TaskID,
+    inheritingFrom record: TaskRecord
   ) async throws -> [EnqueuedTask] {
-    let members = payloads.map { TaskDraft($0, nil, options) }
+    let members = payloads.map { TaskDraft($0, nil, options).inheriting(from: record) }
     let defaults = configuration.taskDefaults
     let mayWait = members.contains { member in
       let options = member.options

@@ -56,6 +56,10 @@ public struct TaskContext: Sendable {
   public var failures: [TaskFailure] { record.failures }
   /// The task's labels.
   public var tags: Set<String> { record.tags }
+  /// Text about the task, such as a tenant or the ID of a trace (``TaskOptions/metadata``).
+  ///
+  /// The tasks that the handler enqueues through this context inherit it.
+  public var metadata: [String: String] { record.metadata }
   /// The task's rank among the available tasks; the highest rank goes first.
   public var priority: TaskQueue.Priority { record.priority }
   /// The task's unique key; `nil` if it has none.
@@ -107,6 +111,8 @@ extension TaskContext {
   /// adds the task again. A unique key that contains ``id`` prevents that until the added task has
   /// ended, and ``TaskOptions/uniqueFor`` prevents it for a period that you choose.
   ///
+  /// The added task inherits this task's ``metadata``, except for the keys that it sets itself.
+  ///
   /// ```swift
   /// await queue.register(Download.self) { download, context in
   ///   let unpack = Unpack(file: try await download.fetch())
@@ -153,7 +159,9 @@ extension TaskContext {
       priority: priority,
       onDuplicate: policy
     )
-    return try await queue.enqueue(TaskDraft(payload, uniqueKey, chosen, options))
+    return try await queue.enqueue(
+      TaskDraft(payload, uniqueKey, chosen, options).inheriting(from: record)
+    )
   }
 
   /// Adds several tasks of one type to the queue that performs this one.
@@ -175,7 +183,9 @@ extension TaskContext {
     uniqueKey: (Payload) -> String? = { _ in nil }
   ) async throws -> [EnqueuedTask] {
     try checkIsNotSuspended()
-    return try await queue.enqueue(payloads.map { TaskDraft($0, uniqueKey($0), options) })
+    return try await queue.enqueue(
+      payloads.map { TaskDraft($0, uniqueKey($0), options).inheriting(from: record) }
+    )
   }
 
   /// Adds a task with a name and any JSON as its payload to the queue that performs this one.
@@ -198,7 +208,7 @@ extension TaskContext {
   ) async throws -> EnqueuedTask {
     try checkIsNotSuspended()
     return try await queue.enqueue(
-      TaskDraft(name, try StoredPayload(payload), uniqueKey, options)
+      TaskDraft(name, try StoredPayload(payload), uniqueKey, options).inheriting(from: record)
     )
   }
 }
@@ -252,7 +262,8 @@ extension TaskContext {
     return try await queue.enqueue(
       contentsOf: Array(payloads),
       options: options,
-      inBatchBefore: follower
+      inBatchBefore: follower,
+      inheritingFrom: record
     )
   }
 }

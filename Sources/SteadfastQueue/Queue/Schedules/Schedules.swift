@@ -550,7 +550,8 @@ extension TaskOptions {
       orderKey: orderKey,
       blocksOrderOnFailure: blocksOrderOnFailure,
       conditions: conditions,
-      tags: tags
+      tags: tags,
+      metadata: metadata
     )
   }
 }

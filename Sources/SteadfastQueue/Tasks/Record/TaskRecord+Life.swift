@@ -229,7 +229,7 @@ extension TaskFailure {
 extension TaskRecord: CustomStringConvertible {
   /// The name, the ID and the state, as in `PostComment 0199… (waiting, retry 2)`.
   ///
-  /// The description never contains the payload, keys, tags or errors.
+  /// The description never contains the payload, keys, tags, metadata or errors.
   public var description: String {
     "\(name) \(id) (\(state)\(retryCount > 0 ? ", retry \(retryCount)" : ""))"
   }
@@ -249,6 +249,7 @@ extension TaskRecord {
     if let timeLimit = update.timeLimit { extras.timeLimit = timeLimit }
     if let expiryDate = update.expiryDate { extras.expiryDate = expiryDate }
     if let tags = update.tags { extras.tags = tags }
+    if let metadata = update.metadata { extras.metadata = metadata }
     definition.extras.value = extras
     shared = SharedDefinition(definition)
   }
@@ -366,6 +367,7 @@ extension TaskRecord {
       try checker.check(uniqueUntil, "uniqueUntil")
       try checker.check(latestDate, "latestDate")
       try checker.check(strings: tags, "tags")
+      try TaskQueueError.check(metadata: metadata, "metadata")
       try TaskQueueError.check(key: orderKey, "orderKey")
       if let orderKey { try checker.check(string: orderKey, "orderKey") }
       try TaskQueueError.check(queue: queue)

@@ -44,6 +44,7 @@ public struct TaskRecord: Sendable, Identifiable {
     dependencies: TaskDependencies? = nil,
     queue: String = "",
     tags: Set<String> = [],
+    metadata: [String: String] = [:],
     timeLimit: Duration? = nil,
     expiryDate: Date? = nil,
     memorySize: Int = 0,
@@ -72,6 +73,7 @@ public struct TaskRecord: Sendable, Identifiable {
         extras: Boxed(
           Extras(
             tags: tags,
+            metadata: metadata,
             timeLimit: timeLimit,
             expiryDate: expiryDate,
             uniqueUntil: uniqueUntil,
@@ -205,6 +207,11 @@ public struct TaskRecord: Sendable, Identifiable {
   }
   /// Labels by which tasks can be found and cancelled.
   public var tags: Set<String> { shared.value.extras.present?.tags ?? [] }
+  /// Text about the task for logs, traces and look-ups, such as a tenant or the ID of a trace
+  /// (``TaskOptions/metadata``).
+  ///
+  /// A store does not encrypt it, even if it encrypts payloads.
+  public var metadata: [String: String] { shared.value.extras.present?.metadata ?? [:] }
   /// The maximum duration of an attempt; `nil` for no limit.
   public var timeLimit: Duration? { shared.value.extras.present?.timeLimit }
   /// The date from which no attempt starts; `nil` if there is no such date.
@@ -366,6 +373,7 @@ extension TaskRecord {
   /// The options that few tasks have.
   struct Extras: BoxedValue {
     var tags: Set<String> = []
+    var metadata: [String: String] = [:]
     var timeLimit: Duration?
     var expiryDate: Date?
     var uniqueUntil: Date?
@@ -375,8 +383,9 @@ extension TaskRecord {
     var prerequisites = Boxed<Prerequisites>()
 
     var isEmpty: Bool {
-      tags.isEmpty && timeLimit == nil && expiryDate == nil && uniqueUntil == nil
-        && latestDate == nil && queue.isEmpty && memorySize == 0 && prerequisites.isEmpty
+      tags.isEmpty && metadata.isEmpty && timeLimit == nil && expiryDate == nil
+        && uniqueUntil == nil && latestDate == nil && queue.isEmpty && memorySize == 0
+        && prerequisites.isEmpty
     }
   }
 

@@ -297,7 +297,17 @@ extension TaskUpdate {
     if let timeLimit { parts.append("timeLimit \(timeLimit)") }
     if let expiryDate { parts.append("expiryDate \(expiryDate.step)") }
     if let tags { parts.append("tags \(tags.sorted())") }
+    if let metadata { parts.append("metadata \(metadata.step)") }
     return parts.isEmpty ? "nothing" : parts.joined(separator: ", ")
+  }
+}
+
+extension [String: String] {
+  /// The metadata, sorted by its keys, or the number of keys if there are many.
+  var step: String {
+    if count > 20 { return "\(count) keys" }
+    let pairs = sorted { $0.key < $1.key }.map { "\($0.key): \($0.value.prefix(80))" }
+    return "[" + pairs.joined(separator: ", ") + "]"
   }
 }
 
@@ -416,6 +426,7 @@ extension TaskFilter {
     if let orderKeys { criteria.append("order keys \(list(orderKeys) { $0 })") }
     if let unmetBy { criteria.append("unmet by \(list(unmetBy) { $0.rawValue })") }
     if let tags { criteria.append("tags \(list(tags) { $0 })") }
+    if let metadata { criteria.append("metadata \(metadata.step)") }
     if let isPostponed { criteria.append(isPostponed ? "postponed" : "not postponed") }
     if let remembers { criteria.append(remembers ? "remembering" : "remembering nothing") }
     if let availableDates {
@@ -568,6 +579,7 @@ extension TaskRecord {
         follower: task.follower.map(TaskID.numbered)
       ),
       queue: task.queue,
+      metadata: task.number % 3 == 0 ? ["request": "\(task.number)", "tenant": "eins"] : [:],
       expiryDate: task.expiresIn.map { .second(seconds + $0) },
       availableDate: .roundedDown(seconds + task.delay),
       countedFrom: task.number % 2 == 0 ? .second(seconds) : nil
@@ -587,7 +599,8 @@ extension TaskUpdate {
       usesBackoff: number % 2 == 0,
       timeLimit: .seconds(number + 1),
       expiryDate: .second(1e6 + seconds),
-      tags: number % 3 == 0 ? [] : ["tag \(number)"]
+      tags: number % 3 == 0 ? [] : ["tag \(number)"],
+      metadata: number % 3 == 1 ? nil : number == 0 ? [:] : ["update": "\(number)"]
     )
   }
 }

@@ -66,6 +66,9 @@ extension PersistenceConformance.Requirement {
       TaskRecord.numbered(3).with { $0.state = .running },
       TaskRecord.numbered(3).with { $0.retryCount = -1 },
       TaskRecord.numbered(3).with { $0.availableDate = endless },
+      .numbered(3, metadata: ["": "no key"]),
+      .numbered(3, metadata: ["key": String(repeating: "x", count: 4_094)]),
+      .numbered(3, metadata: TaskRecord.metadata(count: 65)),
     ]
     return records.map { .insert($0, onDuplicate: .keep) } + [
       .succeed(lease, at: never, retains: true), .cancel(id, at: never, retains: true),
@@ -77,6 +80,7 @@ extension PersistenceConformance.Requirement {
       .extend(lease, for: .seconds(-1)),
       .prune(.succeeded, endedBefore: never, keepingLatest: nil, now: .second(0)),
       .prune(.succeeded, endedBefore: nil, keepingLatest: -1, now: .second(0)),
+      .update(.numbered(1), TaskUpdate(metadata: ["": "no key"])),
     ]
   }
 
@@ -84,7 +88,8 @@ extension PersistenceConformance.Requirement {
     let failure = TaskFailure.at(0, "a\0b")
     let records = [
       TaskRecord.numbered(3, name: "a\0"), .numbered(3, key: "\0b"),
-      .numbered(3, tags: ["plain", "a\0b"]), TaskRecord.numbered(3).with { $0.note(failure) },
+      .numbered(3, tags: ["plain", "a\0b"]), .numbered(3, metadata: ["a\0": "b"]),
+      .numbered(3, metadata: ["a": "\0b"]), TaskRecord.numbered(3).with { $0.note(failure) },
       TaskRecord.numbered(3).with { record in
         record.note(failure)
         record.note(.at(1))
@@ -94,6 +99,7 @@ extension PersistenceConformance.Requirement {
       .retry(lease, availableDate: .second(0), retryCount: 1, failure: failure),
       .abandon(lease, failure: failure, retains: true), .park(lease, failure: failure),
       .unpark(name: "\0"), .update(.numbered(1), TaskUpdate(tags: ["\0"])),
+      .update(.numbered(1), TaskUpdate(metadata: ["a": "\0"])),
     ]
   }
 

@@ -11,6 +11,13 @@ extension PersistenceConformance.Requirement {
       check: checkRecordsAfterReopening
     ),
     Self(
+      "reopen.metadata",
+      "After the store is reopened, tasks have the same metadata, even after updates and "
+        + "replacements.",
+      .reopened,
+      check: checkMetadataAfterReopening
+    ),
+    Self(
       "reopen.order",
       "After the store is reopened, tasks have the same order, even after retries and releases.",
       .reopened,

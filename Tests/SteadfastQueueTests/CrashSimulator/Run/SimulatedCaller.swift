@@ -148,6 +148,7 @@ struct SimulatedCaller: Sendable {
       dependencies: dependencies,
       queue: makeQueue(),
       tags: isPlain ? [] : ["tag \(pick(3))", "tag"],
+      metadata: taskCount % 5 == 0 ? ["number": "\(taskCount)", "\"k\n": "é"] : [:],
       timeLimit: isPlain ? nil : .milliseconds(1 + pick(3)),
       expiryDate: isPlain ? nil : .seconds(Double(10_000 + pick(3))),
       availableDate: .seconds(Double(pick(4)))
@@ -193,7 +194,8 @@ struct SimulatedCaller: Sendable {
       usesBackoff: isWhole ? pick(2) == 0 : nil,
       timeLimit: isWhole ? .seconds(1 + pick(3)) : nil,
       expiryDate: isWhole ? .seconds(Double(20_000 + pick(3))) : nil,
-      tags: isWhole ? (pick(2) == 0 ? [] : ["tag \(pick(3))"]) : nil
+      tags: isWhole ? (pick(2) == 0 ? [] : ["tag \(pick(3))"]) : nil,
+      metadata: [nil, [:], ["updated": "\(taskCount)"]][taskCount % 3]
     )
   }
 

@@ -87,6 +87,7 @@ extension TaskRecord {
     hasher.combine(conditions)
     hasher.combine(dependencies)
     hasher.combine(tags)
+    hasher.combine(metadata)
     hasher.combine(timeLimit)
     hasher.combine(expiryDate)
     hasher.combine(state)

@@ -96,6 +96,7 @@ import Testing
         usesBackoff: false,
         uniqueKey: "k",
         tags: ["red", "é"],
+        metadata: ["tenant": "é", "\"k\"": "line\nfeed"],
         timeLimit: .milliseconds(1_250),
         expiryDate: .seconds(9_999),
         availableDate: .seconds(3)
@@ -125,6 +126,7 @@ import Testing
             \(record.id) \(record.name) \(bytes) \(record.payload.format) \(record.payload.version) \
             \(record.priority.rawValue) \(record.createdDate) \(record.maxRetries) \
             \(record.usesBackoff) \(record.uniqueKey ?? "-") \(record.tags.sorted()) \
+            \(record.metadata.sorted { $0.key < $1.key }) \
             \(record.timeLimit ?? .zero) \(record.expiryDate ?? .distantPast) \(record.state) \
             \(record.availableDate) \(record.retryCount) \(record.finishedDate ?? .distantPast)
             """

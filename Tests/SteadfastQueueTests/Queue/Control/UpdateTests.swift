@@ -39,6 +39,21 @@ import Foundation
     #expect(try await queue.tasks().map(\.tags) == [["kept"]])
   }
 
+  @Test func `metadata that is replaced or removed is checked first`() async throws {
+    let queue = await makeQueue()
+    let options = TaskOptions(metadata: ["tenant": "eins", "region": "eu"])
+    let task = try await queue.enqueue(Note("a"), options: options)
+    let code = await errorCode { try await queue.update(task.id, metadata: ["": "b"]) }
+    #expect(code == .invalidArgument)
+    #expect(try await queue.update(task.id, tags: ["t"]))
+    #expect(try await queue.tasks().map(\.metadata) == [options.metadata])
+    #expect(try await queue.update(task.id, with: Note("b"), metadata: ["tenant": "zwei"]))
+    #expect(try await queue.count(matching: TaskFilter(metadata: ["tenant": "zwei"])) == 1)
+    #expect(try await queue.tasks().map(\.metadata) == [["tenant": "zwei"]])
+    #expect(try await queue.update(task.id, metadata: [:]))
+    #expect(try await queue.tasks().map(\.metadata) == [[:]])
+  }
+
   private func errorCode(of body: () async throws -> Void) async -> TaskQueueError.Code? {
     do {
       try await body()

@@ -101,6 +101,77 @@ import Foundation
     #expect(try records[0].payload(as: Note.self) == Note("one"))
   }
 
+  /// Performs a task with metadata, whose handler runs the body.
+  ///
+  /// - Returns: The metadata of the other tasks, in the order in which they were added.
+  private func metadataOfTasks(
+    addedBy body: @escaping @Sendable (TaskContext) async throws -> Void
+  ) async throws -> [[String: String]] {
+    let queue = TaskQueue(
+      configuration: TaskQueueConfiguration(
+        taskDefaults: TaskOptions(metadata: ["tenant": "none", "service": "shop"])
+      ),
+      clock: clock
+    )
+    await queue.register(name: "parent") { _, context in try await body(context) }
+    let options = TaskOptions(metadata: ["tenant": "eins", "trace": "1"])
+    let batch = try await queue.enqueue { tasks in
+      let payload = try StoredPayload(JSONValue.null)
+      let follower = tasks.nextID()
+      try tasks.add(TaskDraft("parent", payload, nil, options), follower: follower)
+      try tasks.add(TaskDraft("follower", payload, nil, TaskOptions()), id: follower)
+    }
+    let known = Set(batch.map(\.id))
+    #expect(try await queue.runAvailable() == 1)
+    return try await queue.tasks().filter { !known.contains($0.id) }.map(\.metadata)
+  }
+
+  private static let inherited = ["tenant": "eins", "trace": "1", "service": "shop"]
+
+  @Test func `tasks that a handler adds inherit its task's metadata with each overload`()
+    async throws
+  {
+    let found = try await metadataOfTasks { context in
+      #expect(context.metadata == Self.inherited)
+      try await context.enqueue(Note("one"))
+      try await context.enqueue(contentsOf: [Note("two"), Note("three")])
+      try await context.enqueue(name: "JSON", ["four": 4])
+      try await context.enqueueInBatch(Note("five"))
+      try await context.enqueueInBatch(contentsOf: [Note("six"), Note("seven")])
+    }
+    #expect(found == Array(repeating: Self.inherited, count: 7))
+  }
+
+  @Test func `a new task's own metadata overrides what it inherits`() async throws {
+    let options = TaskOptions(metadata: ["tenant": "zwei", "own": "1"])
+    let found = try await metadataOfTasks { context in
+      try await context.enqueue(Note("one"), options: options)
+      try await context.enqueue(contentsOf: [Note("two")], options: options)
+      try await context.enqueue(name: "JSON", options: options)
+      try await context.enqueueInBatch(Note("three"), options: options)
+      try await context.enqueue(Described())
+    }
+    let own = Self.inherited.merging(options.metadata) { _, own in own }
+    let described = Self.inherited.merging(["trace": "payload"]) { _, own in own }
+    #expect(found == Array(repeating: own, count: 4) + [described])
+  }
+
+  /// A payload that sets metadata.
+  private struct Described: TaskPayload {
+    var options: TaskOptions { TaskOptions(metadata: ["trace": "payload"]) }
+  }
+
+  @Test func `inherited metadata counts for the limits of a new task`() async throws {
+    let found = try await metadataOfTasks { context in
+      let keys = (1...62).map { ("key \($0)", "") }
+      let options = TaskOptions(metadata: Dictionary(uniqueKeysWithValues: keys))
+      let error = await queueError { try await context.enqueue(Note("a"), options: options) }
+      #expect(error?.code == .invalidArgument)
+      #expect(error?.message == "metadata has 65 keys; give at most 64")
+    }
+    #expect(found.isEmpty)
+  }
+
   @Test func `a handler of an inner queue may shut down the outer queue`() async throws {
     let outcome = try await performTask { [clock] outer, _ in
       let inner = TaskQueue(clock: clock)

@@ -114,7 +114,9 @@ import Testing
     #expect(try await queue.count == 1)
   }
 
-  @Test func `each occurrence has the schedule's tags, options and backoff`() async throws {
+  @Test func `each occurrence has the schedule's tags, metadata, options and backoff`()
+    async throws
+  {
     let queue = await bench.makeQueue(on: InMemoryStore())
     try await queue.schedule(
       "s",
@@ -128,7 +130,8 @@ import Testing
         orderKey: "k",
         blocksOrderOnFailure: true,
         conditions: ["wifi"],
-        tags: ["x"]
+        tags: ["x"],
+        metadata: ["tenant": "eins"]
       )
     )
     for _ in 0..<3 {
@@ -137,6 +140,7 @@ import Testing
       #expect(task.timeLimit == .seconds(9) && task.tags == ["x"] && task.orderKey == "k")
       #expect(task.blocksOrderOnFailure && task.conditions == ["wifi"] && task.uniqueKey == nil)
       #expect(try task.payload(as: Note.self) == Note("a"))
+      #expect(task.metadata == ["tenant": "eins"])
       try await queue.remove(task.id)
     }
   }

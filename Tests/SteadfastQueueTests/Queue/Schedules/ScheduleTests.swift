@@ -32,12 +32,14 @@ import Testing
   func `a new queue on the same store continues the schedule`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let first = await bench.makeQueue(on: store)
-      try await first.schedule("hourly", .hours, Note("a"), options: TaskOptions(tags: ["t"]))
+      let options = TaskOptions(tags: ["t"], metadata: ["tenant": "eins"])
+      try await first.schedule("hourly", .hours, Note("a"), options: options)
       try await withRunning(first) { try await bench.advance(hours: 2.5) }
       let second = await bench.makeQueue(on: store)
       try await withRunning(second) { try await bench.advance(hours: 2) }
       #expect(bench.log.entries == occasions(atHours: 1...4))
       #expect(try await second.tasks().map(\.tags) == [["t"]])
+      #expect(try await second.tasks().map(\.metadata) == [["tenant": "eins"]])
     }
   }
 
@@ -65,7 +67,12 @@ import Testing
         Note("a"),
         missed: .each(atMost: 3),
         spread: .seconds(60),
-        options: TaskOptions(maxRetries: 3, priority: .high, tags: ["x", "y"])
+        options: TaskOptions(
+          maxRetries: 3,
+          priority: .high,
+          tags: ["x", "y"],
+          metadata: ["b": "2", "a": "1"]
+        )
       )
     }
     try await schedule()
