@@ -177,9 +177,9 @@ import Testing
     )
     let failure = try #require(report.failures.first)
     #expect(failure.requirement.id == "model.random")
-    // Of 40 steps, these remain: a task, its retry, its pause and two claims, each with the
-    // look-up for the comparison.
-    #expect(failure.steps.count <= 24, "\(failure)")
+    // Of 40 steps, 14 remain, each with the look-up for the comparison: a task, its retry, its
+    // pause and the claims, and other steps without which the claims would be others.
+    #expect(failure.steps.count <= 30, "\(failure)")
     #expect(failure.steps.last?.contains("seed") == true)
   }
 }

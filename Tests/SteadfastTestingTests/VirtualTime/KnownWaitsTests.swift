@@ -46,7 +46,7 @@ import Testing
       _ = try await queue.enqueue(Work()).outcome()
       try await run
     }
-    #expect(text.contains("no handler is registered for '"))
+    #expect(text.contains("no handler is registered for the name '"))
   }
 
   @Test func `the error says that a handler waits for a task beyond the limit of concurrent tasks`()

@@ -48,12 +48,14 @@ import Testing
     let calls = try await callsDuringIdleDay(to: shared.process())
     let polls = Dictionary(grouping: calls, by: \.offset)
     #expect(polls.count == 24 * 6)
-    // Each poll claims tasks, and reads the stored pause and the schedules.
+    // Each poll claims tasks, reads the stored pause and the schedules, and looks for tasks that an
+    // older version of the program has parked.
     for poll in polls.values {
       #expect(poll.count { $0.kind == .claim } == 1)
       #expect(poll.count { $0.kind == .value } == 2)
-      #expect(poll.count <= 3, "\(poll)")
+      #expect(poll.count { $0.kind == .contains } == 1)
+      #expect(poll.count <= 4, "\(poll)")
     }
-    #expect(calls.count <= 24 * 6 * 3)
+    #expect(calls.count <= 24 * 6 * 4)
   }
 }
