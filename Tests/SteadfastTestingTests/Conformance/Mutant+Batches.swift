@@ -90,38 +90,20 @@ extension Mutant {
       }
     },
     Mutant("excluded names are found", breaks: "find.filter") {
-      $0.matches = { task, filter in
-        var filter = filter
-        filter.excludedNames = []
-        return filter.matches(task)
-      }
+      $0.editFilters { $0.excludedNames = [] }
     },
     Mutant("filters ignore order keys", breaks: "find.filter") {
-      $0.matches = { task, filter in
-        var filter = filter
-        filter.orderKeys = nil
-        return filter.matches(task)
-      }
+      $0.editFilters { $0.orderKeys = nil }
     },
     Mutant("filters ignore conditions", breaks: "find.filter") {
-      $0.matches = { task, filter in
-        var filter = filter
-        filter.unmetBy = nil
-        return filter.matches(task)
-      }
+      $0.editFilters { $0.unmetBy = nil }
     },
     Mutant("filters ignore handlers", breaks: "find.filter") {
-      $0.matches = { task, filter in
-        var filter = filter
-        filter.unhandledBy = nil
-        return filter.matches(task)
-      }
+      $0.editFilters { $0.unhandledBy = nil }
     },
     Mutant("filters ignore the versions of handlers", breaks: "find.filter") {
-      $0.matches = { task, filter in
-        var filter = filter
+      $0.editFilters { filter in
         filter.unhandledBy = filter.unhandledBy?.mapValues { _ in .max }
-        return filter.matches(task)
       }
     },
     Mutant("some task always matches", breaks: "find.filter") {
@@ -129,11 +111,7 @@ extension Mutant {
     },
     Mutant("the count is too high by one", breaks: "find.filter") { $0.count = { $0 + 1 } },
     Mutant("filters ignore whether a task is postponed", breaks: "find.put-off") {
-      $0.matches = { task, filter in
-        var filter = filter
-        filter.isPostponed = nil
-        return filter.matches(task)
-      }
+      $0.editFilters { $0.isPostponed = nil }
     },
     Mutant("a retry without a failure does not postpone", breaks: "find.put-off") {
       $0.editChangedTask { change, entry, _ in
@@ -150,10 +128,8 @@ extension Mutant {
       }
     },
     Mutant("a range of dates includes its upper bound", breaks: "find.dates") {
-      $0.matches = { task, filter in
-        var filter = filter
+      $0.editFilters { filter in
         filter.availableDates = filter.availableDates.map { $0.lowerBound..<($0.upperBound + 1) }
-        return filter.matches(task)
       }
     },
     Mutant("a page repeats the last task of the previous page", breaks: "find.pages") {
@@ -174,11 +150,9 @@ extension Mutant {
 
   static let records = [
     Mutant("dates are rounded to milliseconds", breaks: "record.fields") {
-      $0.shown = { record in
-        var record = record
+      $0.editShownRecords { record in
         let seconds = record.availableDate.timeIntervalSince1970
         record.availableDate = Date(timeIntervalSince1970: (seconds * 1000).rounded() / 1000)
-        return record
       }
     },
     Mutant("tags are lost", breaks: "record.fields") { $0.rewriteInsertions { $0.copy(tags: []) } },
@@ -217,13 +191,11 @@ extension Mutant {
       }
     },
     Mutant("claims compare names by canonical equivalence", breaks: "record.texts") {
-      $0.request = { request in
-        var request = request
+      $0.editRequests { request in
         for name in request.names.keys where name.unicodeScalars.count > 1 {
           let room = request.names.removeValue(forKey: name)
           request.names[name.precomposedStringWithCanonicalMapping] = room
         }
-        return request
       }
     },
     Mutant("unparking compares names by canonical equivalence", breaks: "record.texts") {

@@ -32,11 +32,7 @@ extension Mutant {
       $0.editChangedTask { _, entry, _ in entry.record.earlierFailures = [] }
     },
     Mutant("the latest failure comes first", breaks: "end.failures") {
-      $0.shown = { record in
-        var record = record
-        record.earlierFailures.reverse()
-        return record
-      }
+      $0.editShownRecords { $0.earlierFailures.reverse() }
     },
     Mutant("the texts of earlier failures are not shortened", breaks: "end.failures") {
       $0.editChangedTask { _, entry, before in
@@ -68,11 +64,7 @@ extension Mutant {
       }
     },
     Mutant("the version of a parked task is lost", breaks: "end.park") {
-      $0.shown = { record in
-        var record = record
-        record.parkedVersion = nil
-        return record
-      }
+      $0.editShownRecords { $0.parkedVersion = nil }
     },
     Mutant("unparking below a version unparks all", breaks: "end.unpark-below") {
       $0.afterEachChange { change, _, table in

@@ -48,84 +48,48 @@ extension Mutant {
 
   static let claims = [
     Mutant("tasks are claimed a second early", breaks: "claim.date") {
-      $0.request = { request in
-        var request = request
-        request.now += 1
-        return request
-      }
+      $0.editRequests { $0.now += 1 }
     },
     Mutant("an earlier date of a claim is ignored", breaks: "claim.earlier-date") {
       let latest = LatestDate()
-      $0.request = { request in
-        var request = request
-        request.now = latest.include(request.now)
-        return request
-      }
+      $0.editRequests { $0.now = latest.include($0.now) }
     },
     Mutant("the limit is ignored", breaks: "claim.limit") {
-      $0.request = { request in
-        var request = request
-        request.limit = .max
-        return request
-      }
+      $0.editRequests { $0.limit = .max }
     },
     Mutant("a limit of zero means one", breaks: "claim.limit") {
-      $0.request = { request in
-        var request = request
-        request.limit = max(1, request.limit)
-        return request
-      }
+      $0.editRequests { $0.limit = max(1, $0.limit) }
     },
     Mutant("a claim without names returns any task", breaks: "claim.names") {
-      $0.request = { request in
-        var request = request
+      $0.editRequests { request in
         if request.names.isEmpty { request.otherNames = .max }
-        return request
       }
     },
     Mutant("the capacity of names is ignored", breaks: "claim.names") {
-      $0.request = { request in
-        var request = request
+      $0.editRequests { request in
         request.names = request.names.mapValues { _ in .max }
-        return request
       }
     },
     Mutant("unlisted names share one capacity with all others", breaks: "claim.other-names") {
-      $0.request = { request in
-        var request = request
-        request.limit = min(request.limit, request.names.values.reduce(request.otherNames, +))
-        return request
-      }
+      $0.editRequests { $0.limit = min($0.limit, $0.names.values.reduce($0.otherNames, +)) }
     },
     Mutant("unlisted names are claimed", breaks: "claim.unknown-names") {
-      $0.request = { request in
-        var request = request
-        request.otherNames = .max
-        return request
-      }
+      $0.editRequests { $0.otherNames = .max }
     },
     Mutant("the versions of payloads are ignored", breaks: "claim.versions") {
-      $0.request = { request in
-        var request = request
-        request.versions = [:]
-        return request
-      }
+      $0.editRequests { $0.versions = [:] }
     },
     Mutant("names without a version have the least version", breaks: "claim.versions") {
-      $0.request = { request in
-        var request = request
-        guard let least = request.versions.values.min() else { return request }
+      $0.editRequests { request in
+        guard let least = request.versions.values.min() else { return }
         for name in ["A", "B", "C"] where request.versions[name] == nil {
           request.versions[name] = least
         }
-        return request
       }
     },
     Mutant("only older versions of payloads are claimed", breaks: "claim.versions") {
-      $0.request = { request in
-        var request = request
+      $0.editRequests { request in
         request.versions = request.versions.mapValues { $0 - 1 }
-        return request
       }
     },
     Mutant("a claim rejects a name with a NUL", breaks: "claim.texts") {
@@ -136,27 +100,21 @@ extension Mutant {
       }
     },
     Mutant("a condition ends at a NUL", breaks: "claim.texts") {
-      $0.request = { request in
-        var request = request
+      $0.editRequests { request in
         request.conditions = Set(
           request.conditions.map { TaskCondition(rawValue: $0.rawValue.untilNUL) }
         )
-        return request
       }
     },
     Mutant("a name ends at a NUL", breaks: "claim.texts") {
-      $0.request = { request in
-        var request = request
+      $0.editRequests { request in
         let names = request.names.map { ($0.key.untilNUL, $0.value) }
         request.names = Dictionary(names) { first, _ in first }
-        return request
       }
     },
     Mutant("a running task is reported as waiting", breaks: "claim.once") {
-      $0.shown = { record in
-        var record = record
+      $0.editShownRecords { record in
         if record.state == .running { record.state = .waiting }
-        return record
       }
     },
     Mutant("the next date is that of the oldest task", breaks: "claim.next-date") {

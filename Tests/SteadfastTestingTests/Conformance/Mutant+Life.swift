@@ -83,11 +83,7 @@ extension Mutant {
       $0.sharing = StoreSharing(leaseDuration: .zero)
     },
     Mutant("leases never expire", breaks: "sharing.runs-out", isShared: true) {
-      $0.request = { request in
-        var request = request
-        request.leaseDuration = nil
-        return request
-      }
+      $0.editRequests { $0.leaseDuration = nil }
     },
     Mutant("leases expire by the queue's clock", breaks: "sharing.clocks", isShared: true) {
       $0.usesClockOfRequests = true

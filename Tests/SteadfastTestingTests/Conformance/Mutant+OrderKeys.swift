@@ -75,10 +75,8 @@ extension Mutant {
       }
     },
     Mutant("a claim of one task hands out none named A", breaks: "conditions.name") {
-      $0.request = { request in
-        var request = request
+      $0.editRequests { request in
         if request.limit == 1 { request.names["A"] = 0 }
-        return request
       }
     },
     Mutant("a replaced task has no conditions", breaks: "conditions.replaced") {

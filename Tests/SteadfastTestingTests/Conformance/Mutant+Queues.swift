@@ -5,10 +5,8 @@ import SteadfastTesting
 extension Mutant {
   static let queues = [
     Mutant("a claim with a limit of one uses the default queue", breaks: "queue.claim") {
-      $0.request = { request in
-        var request = request
+      $0.editRequests { request in
         if request.limit == 1 { request.queue = "" }
-        return request
       }
     },
     Mutant("a scheduled task is in the default queue", breaks: "queue.claim") {
@@ -23,10 +21,8 @@ extension Mutant {
       }
     },
     Mutant("a look-up in the default queue finds all tasks", breaks: "queue.look-up") {
-      $0.matches = { record, filter in
-        var filter = filter
+      $0.editFilters { filter in
         if filter.queue == "" { filter.queue = nil }
-        return filter.matches(record)
       }
     },
     Mutant("all queues share their unique keys", breaks: "queue.keys") {

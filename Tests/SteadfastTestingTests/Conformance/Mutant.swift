@@ -71,6 +71,33 @@ extension PlainStore.Behaviour {
     apply = { batch, table in zip(batch, table.apply(batch)).map(body) }
   }
 
+  /// Changes each request for tasks.
+  mutating func editRequests(_ body: @escaping @Sendable (inout ClaimRequest) -> Void) {
+    request = { request in
+      var request = request
+      body(&request)
+      return request
+    }
+  }
+
+  /// Changes the filter of each look-up.
+  mutating func editFilters(_ body: @escaping @Sendable (inout TaskFilter) -> Void) {
+    matches = { task, filter in
+      var filter = filter
+      body(&filter)
+      return filter.matches(task)
+    }
+  }
+
+  /// Changes each record that a claim or a look-up returns.
+  mutating func editShownRecords(_ body: @escaping @Sendable (inout TaskRecord) -> Void) {
+    shown = { record in
+      var record = record
+      body(&record)
+      return record
+    }
+  }
+
   /// Rewrites the records of insertions before they are stored.
   mutating func rewriteInsertions(_ body: @escaping @Sendable (TaskRecord) -> TaskRecord) {
     rewrite = { change in

@@ -112,18 +112,12 @@ extension Mutant {
       }
     },
     Mutant("a claim does not report the size of a memory", breaks: "memory.size") {
-      $0.shown = { record in
-        var record = record
+      $0.editShownRecords { record in
         if record.state == .running { record.memorySize = 0 }
-        return record
       }
     },
     Mutant("filters ignore whether tasks remember anything", breaks: "memory.size") {
-      $0.matches = { record, filter in
-        var filter = filter
-        filter.remembers = nil
-        return filter.matches(record)
-      }
+      $0.editFilters { $0.remembers = nil }
     },
     Mutant("a new task has the memory size of its record", breaks: "memory.size") {
       $0.afterEachChange { change, _, table in
