@@ -105,8 +105,9 @@ public struct TaskFilter: Sendable, Hashable {
       && (uniqueKeys.map { keys in task.uniqueKey.map(keys.containsExactly) ?? false } ?? true)
       && (orderKeys.map { keys in task.orderKey.map(keys.containsExactly) ?? false } ?? true)
       && (unmetBy.map { !task.conditions.isSubset(of: $0) } ?? true)
-      && (unhandledBy.map { $0[exactly: task.name].map { task.payload.version > $0 } ?? true }
-        ?? true)
+      && (unhandledBy.map { versions in
+        versions[exactly: task.name].map { task.payload.version > $0 } ?? true
+      } ?? true)
       && (tags.map { task.tags.contains(where: $0.containsExactly) } ?? true)
       && (metadata.map(task.metadata.containsExactly) ?? true)
       && (isPostponed.map { $0 == task.isPostponed } ?? true)

@@ -50,8 +50,9 @@ struct TaskDraft {
     return self
   }
 
-  /// Returns a draft in which the metadata of the task whose handler adds the new task replaces
-  /// metadata that is not set.
+  /// Returns a draft that also has the metadata of the task whose handler adds the new task.
+  ///
+  /// If both have a key, the draft's value stays.
   consuming func inheriting(from record: TaskRecord) -> TaskDraft {
     let metadata = record.metadata
     if !metadata.isEmpty { options.addMissingMetadata(metadata) }

@@ -161,8 +161,9 @@ extension Claimer {
   private func unparkTasks(named parked: WorkMachine.ParkedNames) async throws {
     let isParked = TaskFilter(states: [.parked])
     guard try await store.contains(isParked) else { return }
+    let capacities = handlers.capacities
     var names = Set(parked.names.map(ExactText.init))
-    if parked.others, handlers.capacities.others > 0 {
+    if parked.others, capacities.others > 0 {
       names.formUnion(try await parkedNamesOfOthers())
     }
     // A store throws an error for a name with a NUL, which would stop the queue. Files of old
@@ -171,7 +172,7 @@ extension Claimer {
       TaskChange.unpark(name: $0)
     }
     if parked.ofOlderVersions {
-      let versions = handlers.capacities.payloadVersions.sorted { $0.key < $1.key }
+      let versions = capacities.payloadVersions.sorted { $0.key < $1.key }
       for (name, version) in versions where !names.contains(ExactText(name)) {
         changes.append(.unpark(name: name, below: version))
       }

@@ -314,8 +314,11 @@ extension Lanes {
   private mutating func hasQuota(_ lane: Int, in search: Search) -> Bool {
     let main = all[lane].main
     if all[main].quota.search != search.number {
-      let version = search.request.versions.isEmpty ? Int.max : version(of: main, in: search)
-      all[main].quota = (search.number, quota(of: main, for: search.request), version)
+      let request = search.request
+      all[main].quota = (
+        search.number, value(for: main, in: request.names) ?? request.otherNames,
+        value(for: main, in: request.versions) ?? .max
+      )
     }
     guard all[main].quota.count > 0, all[lane].requirements.version <= all[main].quota.version
     else { return false }
@@ -323,18 +326,12 @@ extension Lanes {
       || all[lane].requirements.conditions.isSubset(of: search.request.conditions)
   }
 
-  private func version(of main: Int, in search: Search) -> Int {
-    let versions = search.request.versions
-    guard versions.count <= 4 else { return search.request.version(for: all[main].name) }
-    for (name, version) in versions where all[main].hasName(name) { return version }
-    return .max
-  }
-
-  private func quota(of main: Int, for request: ClaimRequest) -> Int {
+  /// Returns the value for a lane's name.
+  private func value(for lane: Int, in values: [String: Int]) -> Int? {
     // Comparing a name with a few other names takes less time than finding it by its hash.
-    guard request.names.count <= 4 else { return request.room(for: all[main].name) }
-    for (name, quota) in request.names where all[main].hasName(name) { return quota }
-    return request.otherNames
+    guard values.count <= 4 else { return values[exactly: all[lane].name] }
+    for (name, value) in values where all[lane].hasName(name) { return value }
+    return nil
   }
 }
 

@@ -18,7 +18,7 @@ extension TaskRecord {
     if move.kind == .restart { reset() }
     if state == .suspended, next == .paused { wake() }
     if let failure = move.failure { note(failure) }
-    if next == .parked, move.kind == .park { failureState.value.parkedVersion = move.knownVersion }
+    if move.kind == .park { parkedVersion = move.knownVersion }
     if let date = move.availableDate {
       availableDate = date
       countedFrom = move.countedFrom

@@ -189,12 +189,8 @@ private struct Letter: TaskPayload {
       #expect(try await queue.tasks().map(\.parkedVersion) == [version])
     }
     // A run tries all parked tasks once.
-    try await queueAgain(on: store).runAvailable()
+    try await makeNewQueue("again", on: store.process()).runAvailable()
     #expect(log.entries == ["new: a"])
-  }
-
-  private func queueAgain(on store: SharedStore) async -> TaskQueue {
-    await makeNewQueue("again", on: store.process())
   }
 
   @Test func `a queue records the version that it knew with a task that it parks`() async throws {
