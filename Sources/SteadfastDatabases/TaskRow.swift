@@ -47,7 +47,7 @@ package enum TaskColumns {
     "state", "retry_count", "interruption_count", "last_error", "failed_date", "earlier_failures",
     "put_off", "memory_size", "finished_date", "dependency_rule", "follower", "cause",
     "name_count", "batch_total", "batch_succeeded", "batch_failed", "counted_from", "metadata",
-    "parked_version",
+    "parked_version", "claim_holder", "claim_date", "lease_end",
   ]
 
   /// The number of columns, which is also the number of the first column after them.
@@ -124,6 +124,13 @@ extension TaskRow {
       failedDate: unlessNull(25, date),
       earlierFailures: try StoredFailures.read(unlessNull(26, text)),
       parkedVersion: StoredVersion.version(in: integer(39)),
+      claim: unlessNull(41) { claimed in
+        TaskClaim(
+          holder: unlessNull(40, text) ?? "",
+          date: date(claimed),
+          endDate: unlessNull(42, date)
+        )
+      },
       isPostponed: flag(27),
       finishedDate: unlessNull(29, date)
     )

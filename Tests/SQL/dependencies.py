@@ -467,7 +467,7 @@ def costs(engine):
     # A claim looks at none of those that wait.
     session.text("update task set open_count = 1")
     session.text("vacuum analyze task")
-    claim = ["{A}", "{10}", 0, 10, date(30), session.lease(20), "{}", "", "{A}", "{1}"]
+    claim = ["{A}", "{10}", 0, 10, date(30), session.lease(20), "{}", "", "{A}", "{1}", "me"]
     assert pages(session, "claim", *claim) < 50
     assert pages(session, "next date", date(1)) < 20
 

@@ -244,7 +244,7 @@ class PostgreSQLSession(Psql):
         rows = self.run(
             "claim", self.array(names), rooms, others, limit, date(second), self.lease(20),
             self.array(conditions), queue, self.array(name for name, _ in known),
-            "{" + ",".join(str(version) for _, version in known) + "}")
+            "{" + ",".join(str(version) for _, version in known) + "}", "host 1 queue")
         return sorted(number(row[0]) for row in rows)
 
     def wait_until_blocked(self, other):

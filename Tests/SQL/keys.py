@@ -548,7 +548,7 @@ def costs(engine):
         "update task set has_turn = true where order_key <> 'one' or order_number = ("
         " select min(order_number) from task where order_key = 'one')")
     session.text("vacuum analyze task")
-    claim = ["{A}", "{10}", 0, 10, date(30), session.lease(20), "{}", "", "{A}", "{1}"]
+    claim = ["{A}", "{10}", 0, 10, date(30), session.lease(20), "{}", "", "{A}", "{1}", "me"]
     for name, values in [
         ("claim", claim), ("next date", [date(1)]),
         ("take the turn", ["one"]), ("give the turn", ["one"]),

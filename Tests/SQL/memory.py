@@ -377,7 +377,7 @@ def costs(engine):
         assert found and int(found[1]) < 60 and "Seq Scan" not in text, f"{name}: {text}"
     session.text("rollback")
     for name, values in [
-        ("claim", ["{A}", "{10}", 0, 10, date(30), session.lease(10), "{}", "", "{A}", "{1}"]), ("next date", [date(1)]),
+        ("claim", ["{A}", "{10}", 0, 10, date(30), session.lease(10), "{}", "", "{A}", "{1}", "me"]), ("next date", [date(1)]),
     ]:
         plan = session.text(f"explain (analyze, buffers) {filled(name, values)}")
         text = "\n".join(line for (line, *_) in plan)

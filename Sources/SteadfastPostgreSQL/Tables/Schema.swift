@@ -577,6 +577,8 @@ extension Schema {
     alter table steadfast_task add column metadata jsonb;
     alter table steadfast_task
       add column parked_version bigint not null default (-9223372036854775807 - 1);
+    alter table steadfast_task add column claim_holder text;
+    alter table steadfast_task add column claim_date timestamptz;
     drop index steadfast_parked;
     create index steadfast_parked on steadfast_task (queue, name, parked_version)
       where state = 'parked';

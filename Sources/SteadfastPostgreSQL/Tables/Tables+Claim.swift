@@ -121,11 +121,13 @@ extension Tables {
 
   /// Returns a statement that claims tasks.
   ///
-  /// The parameters `number` and `number + 1` are the token and the duration of the leases.
+  /// The parameters from `number` on are the token and the duration of the leases, and the holder.
   private static func claimStatement(of ids: String, _ number: Int) -> String {
     """
     update steadfast_task as task set state = 'running', lease_token = $\(number),
-      lease_end = store_clock() + $\(number + 1)::bigint * interval '1 microsecond'
+      lease_end = store_clock() + $\(number + 1)::bigint * interval '1 microsecond',
+      claim_date = case when $\(number + 1)::bigint is not null then store_clock() end,
+      claim_holder = $\(number + 2)
     where task.id = any (array(\(ids)))
     returning \(Connection.columns), task.position
     """
@@ -336,7 +338,10 @@ extension Tables {
     token: UInt64
   ) throws(PostgreSQLFailure) {
     let (statement, values) = Self.claimStatement(for: request, from: starts)
-    let lease: [SQLValue] = [.token(token), .duration(isShared ? request.leaseDuration : nil)]
+    let lease: [SQLValue] = [
+      .token(token), .duration(isShared ? request.leaseDuration : nil),
+      .text(isShared ? request.holder : nil),
+    ]
     try database.send(statement, values + lease, isWanted: true)
   }
 

@@ -23,6 +23,9 @@ public struct ClaimRequest: Sendable {
   /// How long the leases last, by the store's clock, unless they are extended; `nil` in a store
   /// that only one queue uses.
   public var leaseDuration: Duration?
+  /// Who performs the tasks, at most 64 bytes of UTF-8 (``TaskClaim/holder``); empty if the store
+  /// need not record it.
+  public var holder: String
 
   /// Makes a request.
   public init(
@@ -33,7 +36,8 @@ public struct ClaimRequest: Sendable {
     versions: [String: Int] = [:],
     now: Date,
     conditions: Set<TaskCondition> = [],
-    leaseDuration: Duration? = nil
+    leaseDuration: Duration? = nil,
+    holder: String = ""
   ) {
     self.limit = limit
     self.queue = queue
@@ -43,6 +47,7 @@ public struct ClaimRequest: Sendable {
     self.now = now
     self.conditions = conditions
     self.leaseDuration = leaseDuration
+    self.holder = holder
   }
 
   /// Returns the maximum number of tasks with this name to hand out, from ``names`` or

@@ -172,3 +172,12 @@ package enum ForkCount {
     isCounted ? count.load(ordering: .relaxed) : Int(getpid())
   }
 }
+
+/// The host's name without its domain; "?" if it is not known.
+let hostName: String = {
+  // POSIX allows names of up to 255 bytes.
+  var bytes = [CChar](repeating: 0, count: 256)
+  guard unsafe gethostname(&bytes, bytes.count - 1) == 0 else { return "?" }
+  let name = bytes.prefix { $0 != 0 && $0 != CChar(UInt8(ascii: ".")) }
+  return String(decoding: name.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+}()

@@ -22,6 +22,8 @@ struct QueueServices: Sendable {
   let suspects: Suspects
   /// The rate limits; `nil` if there are none.
   let rateLimiting: RateLimiting?
+  /// Who this queue is, for other processes (``TaskClaim/holder``).
+  let holder: String
 
   init(
     _ name: String,
@@ -60,6 +62,7 @@ struct QueueServices: Sendable {
     generators = Generators(configuration.randomness)
     judge = AttemptJudge(configuration)
     suspects = members?.suspects ?? Suspects()
+    holder = TaskClaim.holder(ofQueue: name, programVersion: configuration.programVersion)
     rateLimiting = RateLimiting(configuration.rateLimits, hasOneClock: persistence.hasOneClock)
   }
 }

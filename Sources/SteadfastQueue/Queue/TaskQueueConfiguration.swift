@@ -89,6 +89,9 @@ public struct TaskQueueConfiguration: Sendable {
   /// - A line about the store names the queue, the store and the reason. There is one for each
   ///   outage, and one when the store answers again.
   public var notice: (@Sendable (String) -> Void)?
+  /// The version of the program, which other processes see with the tasks that this one performs
+  /// (``TaskClaim/holder``); by default empty.
+  public var programVersion: String
   /// The source of random numbers for jitter and IDs; by default the system's.
   ///
   /// A seed makes jitter and IDs reproducible.
@@ -111,6 +114,7 @@ public struct TaskQueueConfiguration: Sendable {
     storeTimeout: Duration = .seconds(30),
     errorText: @escaping @Sendable (any Error) -> String = { String(describing: $0) },
     notice: (@Sendable (String) -> Void)? = TaskQueueConfiguration.writeToStandardError,
+    programVersion: String = "",
     randomness: Randomness = .system
   ) {
     self.maxConcurrentTasks = maxConcurrentTasks
@@ -128,6 +132,7 @@ public struct TaskQueueConfiguration: Sendable {
     self.storeTimeout = storeTimeout
     self.errorText = errorText
     self.notice = notice
+    self.programVersion = programVersion
     self.randomness = randomness
   }
 

@@ -516,6 +516,8 @@ extension Schema {
     alter table steadfast_task add column metadata text;
     alter table steadfast_task
       add column parked_version integer not null default -9223372036854775808;
+    alter table steadfast_task add column claim_holder text;
+    alter table steadfast_task add column claim_date real;
     drop index steadfast_parked;
     create index steadfast_parked on steadfast_task (queue, name, parked_version)
       where state = 'parked';

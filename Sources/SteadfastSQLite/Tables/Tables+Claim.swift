@@ -38,7 +38,7 @@ extension Tables {
     for candidate in candidates.prefix(max(0, request.limit)) {
       switch candidate.task {
       case .success(var record):
-        try setLease(of: candidate, token: token, duration: request.leaseDuration)
+        try setLease(of: candidate, token: token, for: request)
         record.state = .running
         tasks.append(ClaimedTask(record: record, lease: Lease(id: record.id, token: token)))
       case .failure(let row):
@@ -53,19 +53,31 @@ extension Tables {
     return Claim(tasks: tasks, nextDate: try nextDate(for: request))
   }
 
-  private func setLease(of candidate: Candidate, token: UInt64, duration: Duration?) throws {
-    let duration = isShared ? duration.map { $0 / .seconds(1) } : nil
-    try database.run(
-      """
-      update steadfast_task set state = 'running', lease_token = ?2, lease_start = ?3,
-        lease_end = ?3 + ?4
-      where seq = ?1
-      """,
-      .integer(candidate.seq),
-      .token(token),
-      .real(clock()),
-      duration.map { .real($0) } ?? .null
-    )
+  private func setLease(
+    of candidate: Candidate,
+    token: UInt64,
+    for request: ClaimRequest
+  ) throws {
+    let lease: [SQLValue] = [.integer(candidate.seq), .token(token), .real(clock())]
+    if isShared, let duration = request.leaseDuration {
+      try database.run(
+        """
+        update steadfast_task set state = 'running', lease_token = ?2, lease_start = ?3,
+          lease_end = ?3 + ?4, claim_date = ?3, claim_holder = ?5
+        where seq = ?1
+        """,
+        lease + [.real(duration / .seconds(1)), .text(request.holder)]
+      )
+    } else {
+      try database.run(
+        """
+        update steadfast_task set state = 'running', lease_token = ?2, lease_start = ?3,
+          lease_end = null, claim_date = null
+        where seq = ?1
+        """,
+        lease
+      )
+    }
   }
 
   /// Parks a task that this version can't read, like a task without a handler.

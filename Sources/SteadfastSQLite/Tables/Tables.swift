@@ -56,7 +56,8 @@ final class Tables: TaskTables {
     try database.run(
       """
       update steadfast_task indexed by steadfast_lease
-      set lease_end = ?1 + (lease_end - lease_start), lease_start = ?1
+      set lease_end = ?1 + (lease_end - lease_start), lease_start = ?1,
+        claim_date = min(claim_date, ?1)
       where state = 'running' and lease_start > ?1
       """,
       .real(clock())

@@ -140,7 +140,8 @@ extension StoreProbe {
     versions: [String: Int] = [:],
     at seconds: Double = 0,
     holding conditions: Set<TaskCondition> = [],
-    leaseTime: Double? = nil
+    leaseTime: Double? = nil,
+    by holder: String = ""
   ) async throws -> Claim {
     try await claim(
       ClaimRequest(
@@ -151,7 +152,8 @@ extension StoreProbe {
         versions: versions,
         now: .second(seconds),
         conditions: conditions,
-        leaseDuration: store.sharing == nil ? nil : .seconds(leaseTime ?? Self.longLeaseTime)
+        leaseDuration: store.sharing == nil ? nil : .seconds(leaseTime ?? Self.longLeaseTime),
+        holder: holder
       )
     )
   }
@@ -170,6 +172,7 @@ extension StoreProbe {
     let call =
       "claim \(request.limit)\(queue) of [\(names.joined(separator: ", "))\(others)] "
       + "at \(request.now.step)\(known)\(held)\(end)"
+      + (request.holder.isEmpty ? "" : " by '\(request.holder)'")
     return try await recordCall(call.replacing("\0", with: "\\0"), \.step) {
       try await store.claim(request)
     }

@@ -132,7 +132,14 @@ final class SharedStore: Sendable {
       defer { for listener in state.listeners { listener.yield() } }
       let outcomes = state.table.apply(batch)
       for case (.extend(let lease, let duration), .done) in zip(batch, outcomes) {
-        state.leaseEnds[lease] = state.now(clock) + duration / .seconds(1)
+        let end = state.now(clock) + duration / .seconds(1)
+        state.leaseEnds[lease] = end
+        if let claim = state.table.record(of: lease.id)?.claim {
+          state.table.setClaim(
+            TaskClaim(holder: claim.holder, date: claim.date, endDate: end),
+            of: lease.id
+          )
+        }
       }
       let table = state.table
       state.leaseEnds = state.leaseEnds.filter { table.isHeld($0.key) }
@@ -149,7 +156,12 @@ final class SharedStore: Sendable {
       }
       var claim = state.table.claim(request)
       for task in claim.tasks {
-        state.leaseEnds[task.lease] = request.leaseDuration.map { now + $0 / .seconds(1) }
+        let end = request.leaseDuration.map { now + $0 / .seconds(1) }
+        state.leaseEnds[task.lease] = end
+        state.table.setClaim(
+          TaskClaim(holder: request.holder, date: now, endDate: end),
+          of: task.lease.id
+        )
       }
       if let end = state.leaseEnds.values.min() {
         // Only the next claim ends a lease that has already expired, so it must come later.
@@ -177,6 +189,10 @@ extension SharedStore.State {
 extension TaskTable {
   fileprivate func isHeld(_ lease: Lease) -> Bool {
     slot(of: lease.id).map { entries[$0].place == .leased(token: lease.token) } ?? false
+  }
+
+  fileprivate mutating func setClaim(_ claim: TaskClaim, of id: TaskID) {
+    if let slot = slot(of: id) { entries[slot].record.claim = claim }
   }
 
   /// Ends an expired lease: the task is available again, with one more interruption.

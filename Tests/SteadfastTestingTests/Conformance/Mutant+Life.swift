@@ -109,6 +109,26 @@ extension Mutant {
         return .extend(lease, for: duration / 2)
       }
     },
+    Mutant("the holder of a claim is lost", breaks: "sharing.holder", isShared: true) {
+      $0.request = { request in
+        var request = request
+        request.holder = ""
+        return request
+      }
+    },
+    Mutant("an extension moves the date of a claim", breaks: "sharing.holder", isShared: true) {
+      $0.editChangedTask { change, entry, _ in
+        guard case .extend = change, let claim = entry.record.claim, let start = entry.leaseStart
+        else { return }
+        let end = claim.endDate
+        entry.record.claim = TaskClaim(holder: claim.holder, date: start, endDate: end)
+      }
+    },
+    Mutant("a claim shows its first end", breaks: "sharing.holder", isShared: true) {
+      $0.editChangedTask { change, entry, before in
+        if case .extend = change { entry.record.claim = before?.record.claim }
+      }
+    },
     Mutant("a rebase leaves leases of a fast clock", breaks: "sharing.clock-back", isShared: true) {
       $0.hasOneClock = true
       $0.rewrite = { change in

@@ -70,7 +70,8 @@ import Testing
     #expect(report.passes, "\(report)")
     let skipped = report.skipped.filter { $0.requirement.id.hasPrefix("sharing.") }
     let ids = [
-      "sharing.suspended", "sharing.runs-out", "sharing.extended", "sharing.clock-back",
+      "sharing.suspended", "sharing.runs-out", "sharing.extended", "sharing.holder",
+      "sharing.clock-back",
     ]
     #expect(skipped.map(\.requirement.id) == ids)
     #expect(skipped.allSatisfy { $0.reason.contains("clock") })

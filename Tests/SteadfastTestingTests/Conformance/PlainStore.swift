@@ -202,7 +202,9 @@ final class PlainStore: Persistence {
       let tasks = available.prefix(request.limit).map { entry in
         contents.lastToken += 1
         let lease = Lease(id: entry.record.id, token: contents.lastToken)
-        if behaviour.leases { contents.table.lease(lease, for: request.leaseDuration) }
+        if behaviour.leases {
+          contents.table.lease(lease, for: request.leaseDuration, by: request.holder)
+        }
         var record = entry.record
         record.state = .running
         return ClaimedTask(record: behaviour.shown(record), lease: lease)

@@ -59,7 +59,8 @@ extension Claimer {
         versions: handled.payloadVersions,
         now: now,
         conditions: conditions,
-        leaseDuration: dispatch.leaseDuration
+        leaseDuration: dispatch.leaseDuration,
+        holder: dispatch.leaseDuration == nil ? "" : services.holder
       )
       // Read the stopwatch before the store starts the leases, so that the queue does not rely on a
       // lease for longer than the store does.

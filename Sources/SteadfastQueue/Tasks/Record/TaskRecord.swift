@@ -57,6 +57,7 @@ public struct TaskRecord: Sendable, Identifiable {
     failedDate: Date? = nil,
     earlierFailures: [TaskFailure] = [],
     parkedVersion: Int? = nil,
+    claim: TaskClaim? = nil,
     isPostponed: Bool? = nil,
     finishedDate: Date? = nil
   ) {
@@ -100,6 +101,7 @@ public struct TaskRecord: Sendable, Identifiable {
         failedDate: failedDate,
         earlierFailures: Self.latestStorable(of: earlierFailures),
         parkedVersion: parkedVersion,
+        claim: claim,
         isPostponed: isPostponed ?? (retryCount > 0),
         countedFrom: availableDate == createdDate && countedFrom == createdDate ? nil : countedFrom
       )
@@ -267,6 +269,14 @@ public struct TaskRecord: Sendable, Identifiable {
     set { failureState.value.parkedVersion = newValue }
   }
 
+  /// Who performs the task, if it is running in a store that several queues share.
+  ///
+  /// A store that one queue uses need not know it.
+  public var claim: TaskClaim? {
+    get { state == .running ? failureState.present?.claim : nil }
+    set { failureState.value.claim = newValue }
+  }
+
   /// Whether any property of the ``FailureState`` differs from its default.
   var hasFailureState: Bool { !failureState.isEmpty }
   /// Whether any property of the ``Extras`` differs from its default.
@@ -413,12 +423,15 @@ extension TaskRecord {
     var earlierFailures: [TaskFailure] = []
     /// It has no meaning unless the task is parked.
     var parkedVersion: Int?
+    /// It has no meaning unless the task is running.
+    var claim: TaskClaim?
     var isPostponed = false
     var countedFrom: Date?
 
     var isEmpty: Bool {
       retryCount == 0 && interruptionCount == 0 && lastError == nil && failedDate == nil
-        && earlierFailures.isEmpty && parkedVersion == nil && !isPostponed && countedFrom == nil
+        && earlierFailures.isEmpty && parkedVersion == nil && claim == nil && !isPostponed
+        && countedFrom == nil
     }
 
     var lastFailure: TaskFailure? {

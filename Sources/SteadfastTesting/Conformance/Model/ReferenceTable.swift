@@ -142,8 +142,12 @@ package struct ReferenceTable: Sendable {
 
   package mutating func extend(_ lease: Lease, for duration: Duration) -> ChangeOutcome {
     guard let index = index(of: lease.id), entries[index].lease == lease else { return .stale }
+    let end = clock + duration / .seconds(1)
     entries[index].leaseStart = clock
-    entries[index].leaseEnd = clock + duration / .seconds(1)
+    entries[index].leaseEnd = end
+    entries[index].record.claim = entries[index].record.claim.map { claim in
+      TaskClaim(holder: claim.holder, date: claim.date, endDate: end)
+    }
     return .done
   }
 
@@ -198,12 +202,16 @@ extension ReferenceTable {
     )
   }
 
-  package mutating func lease(_ lease: Lease, for duration: Duration? = nil) {
+  package mutating func lease(_ lease: Lease, for duration: Duration? = nil, by holder: String = "")
+  {
     guard let index = index(of: lease.id) else { return }
     entries[index].record.state = .running
     entries[index].lease = lease
     entries[index].leaseStart = clock
     entries[index].leaseEnd = duration.map { clock + $0 / .seconds(1) }
+    entries[index].record.claim = entries[index].leaseEnd.map { end in
+      TaskClaim(holder: holder, date: clock, endDate: end)
+    }
   }
 
   /// Ends the claims that `isOver` selects, by default all.

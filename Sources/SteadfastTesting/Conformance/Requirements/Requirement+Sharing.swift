@@ -1,4 +1,5 @@
 import SteadfastQueue
+import SystemFoundation
 
 /// Requirements about several queues that share a store.
 extension PersistenceConformance.Requirement {
@@ -33,6 +34,12 @@ extension PersistenceConformance.Requirement {
       "An extended claim lasts for the given duration from the extension on, by the store's clock.",
       .sharedWithClock,
       check: checkDurationOfExtendedClaim
+    ),
+    Self(
+      "sharing.holder",
+      "A look-up shows who has claimed a task, when, and when the claim ends, by the store's clock.",
+      .sharedWithClock,
+      check: checkHolder
     ),
     Self(
       "sharing.clock-back",
@@ -94,6 +101,36 @@ extension PersistenceConformance.Requirement {
       try await fresh.advanceClock(bySeconds: StoreProbe.leaseTime + fresh.maxExpiryDelay + 1)
       try fresh.expect(try await fresh.claim(), [1])
     }
+  }
+
+  private static func checkHolder(in store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(2))
+    let holder = "höst 1 queue"
+    func claim(of number: Int, lastsFor seconds: Double, by holder: String) async throws -> Date {
+      let claim = try await store.task(number).claim.required()
+      try store.expect("the holder", claim.holder, holder)
+      let duration = try claim.endDate.required().timeIntervalSince(claim.date)
+      // The store's clock advances a little by itself.
+      let isSame = abs(duration - seconds) < StoreProbe.leaseTime / 4
+      try store.expect("whether the claim lasts for \(seconds) s", isSame, true)
+      return claim.date
+    }
+    let lease = try await store.claim(1, leaseTime: StoreProbe.leaseTime, by: holder).tasks.first
+      .required().lease
+    let date = try await claim(of: 1, lastsFor: StoreProbe.leaseTime, by: holder)
+    let isFree = try await store.task(2).claim == nil
+    try store.expect("whether a waiting task has no claim", isFree, true)
+    try await store.advanceClock(bySeconds: StoreProbe.leaseTime / 2)
+    try await store.apply(.extend(lease, for: .seconds(StoreProbe.leaseTime)))
+    let same = try await claim(of: 1, lastsFor: StoreProbe.leaseTime * 1.5, by: holder)
+    try store.expect("whether the date stays", same == date, true)
+    try await store.apply(.release(lease))
+    let isReleased = try await store.task(1).claim == nil
+    try store.expect("whether a released task has no claim", isReleased, true)
+    _ = try await store.claim(1, leaseTime: StoreProbe.leaseTime, by: "b")
+    let next = try await claim(of: 1, lastsFor: StoreProbe.leaseTime, by: "b")
+    let isLater = next.timeIntervalSince(date) > StoreProbe.leaseTime / 4
+    try store.expect("whether the next claim is later", isLater, true)
   }
 
   private static func checkExpiredClaim(in store: StoreProbe) async throws {

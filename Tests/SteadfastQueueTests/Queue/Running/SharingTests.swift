@@ -47,6 +47,40 @@ import Testing
     #expect(begun.contains { $0.hasPrefix("a") } && begun.contains { $0.hasPrefix("b") })
   }
 
+  @Test func `a look-up shows who performs a task, and that its process has ended`() async throws {
+    let process = store.process()
+    let a = TaskQueue(
+      name: "mails",
+      persistence: process,
+      configuration: TaskQueueConfiguration(programVersion: "1.2"),
+      clock: clock
+    )
+    await a.register(Note.self) { [clock] _, _ in try await clock.sleep(for: .seconds(500)) }
+    let reader = TaskQueue(persistence: store.process(), clock: clock)
+    let task = try await reader.enqueue(Note("a"))
+    #expect(try await task.record()?.claim == nil)
+    try await withRunning(a) {
+      try await clock.sleep(for: .seconds(50))
+      let claim = try #require(try await task.record()?.claim)
+      #expect(claim.holder.hasSuffix(" \(ProcessInfo.processInfo.processIdentifier) mails 1.2"))
+      #expect(claim.date <= clock.date - 45)
+      #expect(try #require(claim.endDate) > clock.date)
+      process.die()
+      try await clock.sleep(for: .seconds(61))
+      #expect(try #require(try await task.record()?.claim?.endDate) < clock.date)
+      process.revive()
+    }
+    #expect(try await task.record()?.claim == nil)
+  }
+
+  @Test(arguments: ["", String(repeating: "é", count: 40)])
+  func `the text that names a process has at most 64 bytes`(version: String) {
+    let holder = TaskClaim.holder(ofQueue: "queue", programVersion: version)
+    #expect(holder.utf8.count <= 64)
+    #expect(holder.contains(" \(ProcessInfo.processInfo.processIdentifier) queue"))
+    #expect(holder.contains("é") == !version.isEmpty)
+  }
+
   @Test(arguments: [false, true])
   func `a queue that gets a hint from the store finds a new task before the next poll`(
     givesHints: Bool
