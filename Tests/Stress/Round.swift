@@ -42,7 +42,6 @@ struct Round: Sendable {
     let result: Result
     do {
       let queue = TaskQueue(
-        name: "stress",
         persistence: store,
         configuration: randomConfiguration(),
         clock: clock

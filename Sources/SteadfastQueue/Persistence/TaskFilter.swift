@@ -11,8 +11,9 @@ public import SystemFoundation
 public struct TaskFilter: Sendable, Hashable {
   /// Only tasks with these IDs.
   public var ids: Set<TaskID>?
-  /// Only tasks in this queue (``TaskRecord/queue``); empty for tasks that belong to no
-  /// ``TaskQueueGroup``, `nil` for the tasks of all queues.
+  /// Only tasks of this queue (``TaskRecord/queue``), or `nil` for the tasks of all queues.
+  ///
+  /// In a call of a queue, an empty name, which is the default, means that queue.
   public var queue: String?
   /// Only tasks with these names.
   public var names: Set<String>?
@@ -46,7 +47,7 @@ public struct TaskFilter: Sendable, Hashable {
   /// (``TaskRecord/memorySize``).
   public var remembers: Bool?
 
-  /// Makes a filter; without criteria, every task matches that belongs to no ``TaskQueueGroup``.
+  /// Makes a filter; without criteria, every task of the queue matches.
   public init(
     ids: Set<TaskID>? = nil,
     queue: String? = "",

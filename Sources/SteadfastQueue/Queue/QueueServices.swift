@@ -105,8 +105,8 @@ extension QueuePart {
 
   /// Returns the name of the queue to which a task belongs; `nil` for this queue.
   func otherQueue(of record: TaskRecord) -> String? {
-    guard record.queue != storage.group?.queue ?? "" else { return nil }
-    return TaskQueueGroup.name(ofStoredName: record.queue)
+    let owner = NamedStore.name(ofStoredName: record.queue)
+    return owner == name ? nil : owner
   }
 }
 

@@ -39,7 +39,7 @@ import SteadfastRetry
 /// child tasks of that call, so cancelling the call cancels them. The queue releases the store when
 /// the last reference to the queue, or to an ``EnqueuedTask`` that it has returned, is released.
 public actor TaskQueue {
-  /// The queue's name, which descriptions and error messages contain.
+  /// The queue's name: the queue has the tasks of the store that belong to this name.
   public nonisolated var name: String { core.name }
   /// How the queue performs its tasks.
   public nonisolated var configuration: TaskQueueConfiguration { core.configuration }
@@ -52,7 +52,8 @@ public actor TaskQueue {
   /// Makes a queue, but does not open its store yet.
   ///
   /// - Parameters:
-  ///   - name: the queue's name, which must not be empty.
+  ///   - name: the queue's name, under which its tasks are stored: 1 to 255 bytes of UTF-8 without
+  ///     control characters. A queue performs, counts and prunes only the tasks of its own name.
   ///   - persistence: the store of the queue's tasks; by default in memory. Only one queue can use
   ///     a store, unless the store can be shared.
   ///   - configuration: how the queue performs tasks.

@@ -119,14 +119,15 @@ final class ModelRun: Sendable {
     let members = GroupMembers(group: "model", on: store)
     func member(_ name: String) -> TaskQueue {
       let queue = TaskQueue(
-        persistence: GroupStore(base: store, queue: name, members: members),
+        name: name,
+        persistence: GroupStore(store, queue: name, members: members),
         configuration: settings,
         clock: time.clock
       )
-      members.add(queue.core, storedAs: name)
+      members.add(queue.core)
       return queue
     }
-    let queue = member("")
+    let queue = member("default")
     settings.randomness = .seeded(configuration.seed &* 1000 &+ number &+ 500)
     return (queue, member(sideName))
   }

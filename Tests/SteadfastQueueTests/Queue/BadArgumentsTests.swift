@@ -169,7 +169,7 @@ import Foundation
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue")
       let store = JSONFileStore(at: url)
-      let queue = TaskQueue(name: "queue", persistence: store, clock: clock)
+      let queue = TaskQueue(persistence: store, clock: clock)
       for (text, date, priority) in [
         (" ", Date.distantPast, Int.min), ("\t", .distantFuture, .max),
         ("\u{1}\n\u{2028}\"", Date(timeIntervalSince1970: 253_402_300_799), 0),

@@ -32,7 +32,6 @@ final class SimulatedProcess: Sendable {
       if sign.isAlive { append(line) }
     }
     queue = TaskQueue(
-      name: name,
       persistence: recorder,
       configuration: configuration,
       clock: SkewedClock(base: time.clock, seconds: clockOffset)

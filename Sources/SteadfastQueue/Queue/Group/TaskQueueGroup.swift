@@ -17,12 +17,10 @@ import Synchronization
 /// the application's values (``TaskQueue/setValue(_:named:durability:)``).
 ///
 /// If a later group has no queue with the name of an earlier one, the earlier queue's tasks stay in
-/// the store. They are performed once a queue with that name is added. The queue with the name
-/// `"default"` performs the tasks that a ``TaskQueue`` without a group has left in the store.
+/// the store. They are performed once a queue with that name is added. A queue of the group
+/// performs the tasks that a ``TaskQueue`` with its name, but without a group, has left in the
+/// store.
 public final class TaskQueueGroup: Sendable {
-  /// The name of the queue whose tasks are stored without a queue's name, as without a group.
-  private static let defaultName = "default"
-
   /// The group's name, shown in error messages.
   public let name: String
   private let store: any Persistence
@@ -89,15 +87,14 @@ public final class TaskQueueGroup: Sendable {
     configuration: TaskQueueConfiguration? = nil
   ) async throws -> TaskQueue {
     try reserveName(name)
-    let storedName = Self.storedName(ofQueue: name)
     let queue = TaskQueue(
       name: name,
-      persistence: GroupStore(base: store, queue: storedName, members: members),
+      persistence: GroupStore(store, queue: name, members: members),
       configuration: configuration ?? self.configuration,
       clock: clock
     )
     await prepare(queue)
-    members.add(queue.core, storedAs: storedName)
+    members.add(queue.core)
     let isShutDown = state.withLock { state in
       state.namesBeingAdded.remove(name)
       state.queues[name] = queue
@@ -131,9 +128,6 @@ public final class TaskQueueGroup: Sendable {
   var shutDownError: TaskQueueError {
     TaskQueueError(.shutDown, "the group '\(name)' was shut down; make a new one")
   }
-
-  static func storedName(ofQueue name: String) -> String { name == defaultName ? "" : name }
-  static func name(ofStoredName name: String) -> String { name.isEmpty ? defaultName : name }
 
   /// Returns the queue with a name.
   ///
@@ -225,7 +219,7 @@ public final class TaskQueueGroup: Sendable {
   /// Returns a copy of a filter with the stored name of its queue.
   private func replacingQueueName(in filter: TaskFilter) -> TaskFilter {
     var filter = filter
-    filter.queue = filter.queue.flatMap { $0.isEmpty ? nil : Self.storedName(ofQueue: $0) }
+    filter.queue = filter.queue.flatMap { $0.isEmpty ? nil : NamedStore.storedName(ofQueue: $0) }
     return filter
   }
 

@@ -22,13 +22,14 @@ final class QueueStore: Sendable {
       if name.isEmpty {
         throw TaskQueueError(.invalidArgument, "the queue's name is empty; give the queue a name")
       }
+      try TaskQueueError.check(queue: name)
       try configuration.validate()
       try persistence.sharing?.validate()
     }
     group = persistence as? GroupStore
-    retryingStore =
-      persistence.mayFailTransiently ? RetryingStore(persistence, retryPolicy()) : nil
-    front = retryingStore ?? persistence
+    let store: any Persistence = group ?? NamedStore.of(queue: name, in: persistence)
+    retryingStore = store.mayFailTransiently ? RetryingStore(store, retryPolicy()) : nil
+    front = retryingStore ?? store
   }
 
   /// Makes calls in progress no longer wait for a server that does not respond, or wait again.

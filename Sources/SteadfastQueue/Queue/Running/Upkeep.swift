@@ -81,16 +81,31 @@ extension Upkeep {
       + "or call setCondition(_:holds:)"
   }
 
-  /// Reports tasks without a handler when a run begins.
+  /// Reports tasks that the queue can't perform when a run begins.
   ///
   /// - Throws: Any error of the store, if the queue's events are observed.
   func reportUnhandledTasksAtRunStart() async throws {
+    let isFirstRun = configuration.notice != nil && state.withLock { $0.warning.takeFirstRun() }
+    // If a look-up fails, the run must not fail only because of a warning.
+    if isFirstRun { try? await reportTasksOfOtherQueues() }
     if observers.events.isObserved { return try await reportUnhandledTasks() }
-    // In later runs, a worker that finds nothing to do reports these tasks. If the look-up fails,
-    // the run must not fail only because of a warning.
-    guard givesWarnings, state.withLock({ $0.warning.takeFirstRun() }) else { return }
+    // In later runs, a worker that finds nothing to do reports these tasks.
+    guard isFirstRun, givesWarnings else { return }
     reportUselessLimits()
     try? await reportUnhandledTasks()
+  }
+
+  /// Warns if all tasks in the store belong to queues with other names, because the queue may have
+  /// had another name when they were added.
+  private func reportTasksOfOtherQueues() async throws {
+    guard try await !store.contains(TaskFilter()) else { return }
+    let filter = TaskFilter(queue: nil, states: TaskState.unfinished)
+    let tasks = try await store.tasks(matching: filter, after: nil, limit: 1)
+    guard let other = tasks.first.flatMap(otherQueue), queue(named: other) == nil else { return }
+    configuration.notice?(
+      "the queue '\(name)' has no tasks in \(store), but the queue '\(other)' has some; only a queue "
+        + "with the name '\(other)' performs them"
+    )
   }
 
   /// Warns about rate limits that have no effect, because none of their names has a handler.

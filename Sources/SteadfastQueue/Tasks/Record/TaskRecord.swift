@@ -190,7 +190,7 @@ public struct TaskRecord: Sendable, Identifiable {
       shared = SharedDefinition(definition)
     }
   }
-  /// The task's queue in a ``TaskQueueGroup``; empty if the task belongs to no group.
+  /// The name of the task's queue (``TaskQueue/name``); empty for the queue `"default"`.
   ///
   /// Claims, look-ups, unique keys and order keys ignore the tasks of other queues.
   public var queue: String { shared.value.extras.present?.queue ?? "" }

@@ -24,7 +24,7 @@ import Foundation
     let queue = TaskQueue(name: "mail", persistence: store, clock: clock)
     let task = try await queue.enqueue(Note("a"))
     _ = try await base.claim(
-      ClaimRequest(limit: 1, names: ["Note": 1], now: clock.date)
+      ClaimRequest(limit: 1, queue: "mail", names: ["Note": 1], now: clock.date)
     )
     let callCount = store.calls.count
     let error = await #expect(throws: TaskQueueError.self) { try await task.cancel() }

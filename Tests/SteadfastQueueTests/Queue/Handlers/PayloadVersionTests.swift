@@ -31,27 +31,26 @@ private struct Letter: TaskPayload {
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func makeQueue(_ name: String = "queue", on store: some Persistence) -> TaskQueue {
+  private func makeQueue(on store: some Persistence) -> TaskQueue {
     let configuration = TaskQueueConfiguration(
       maxConcurrentTasks: 2,
       notice: { [notices] in notices.add($0) }
     )
     return TaskQueue(
-      name: name,
       persistence: store,
       configuration: configuration,
       clock: clock
     )
   }
 
-  private func makeOldQueue(_ name: String = "old", on store: some Persistence) async -> TaskQueue {
-    let queue = makeQueue(name, on: store)
+  private func makeOldQueue(on store: some Persistence) async -> TaskQueue {
+    let queue = makeQueue(on: store)
     await queue.register(OldLetter.self) { [log] letter, _ in log.add("old: \(letter.text)") }
     return queue
   }
 
-  private func makeNewQueue(_ name: String = "new", on store: some Persistence) async -> TaskQueue {
-    let queue = makeQueue(name, on: store)
+  private func makeNewQueue(on store: some Persistence) async -> TaskQueue {
+    let queue = makeQueue(on: store)
     await queue.register(Letter.self) { [log] letter, _ in log.add("new: \(letter.text)") }
     return queue
   }
@@ -103,7 +102,7 @@ private struct Letter: TaskPayload {
     try await queue.enqueue(Note("b"))
     #expect(try await queue.runAvailable() == 1)
     #expect(log.entries == ["Note: b"])
-    #expect(notices.entries == ["the queue 'old' has waiting tasks: \(newer)"])
+    #expect(notices.entries == ["the queue 'default' has waiting tasks: \(newer)"])
   }
 
   @Test func `the queue warns about a task of a newer version, once`() async throws {
@@ -113,7 +112,7 @@ private struct Letter: TaskPayload {
     try await queue.runAvailable()
     try await queue.enqueue(Letter(text: "c"))
     try await queue.runAvailable()
-    #expect(notices.entries == ["the queue 'old' has waiting tasks: \(newer)"])
+    #expect(notices.entries == ["the queue 'default' has waiting tasks: \(newer)"])
   }
 
   @Test func `an event reports each task of a newer version`() async throws {
@@ -160,7 +159,7 @@ private struct Letter: TaskPayload {
     let store = SharedStore(StoreSharing(pollInterval: .seconds(5)))
     let process = store.process()
     let queue = await makeNewQueue(on: store.process())
-    let writer = makeQueue("writer", on: process)
+    let writer = makeQueue(on: process)
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))
       let task = try await writer.enqueue(Letter(text: "a"))
@@ -182,14 +181,14 @@ private struct Letter: TaskPayload {
     let queue = await makeNewQueue(on: store.process())
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))
-      let task = try await makeQueue("writer", on: process).enqueue(Letter(text: "a"))
+      let task = try await makeQueue(on: process).enqueue(Letter(text: "a"))
       try await park(task, knowing: version, in: process)
       try await clock.sleep(for: .seconds(60))
       #expect(try await queue.tasks().map(\.state) == [.parked])
       #expect(try await queue.tasks().map(\.parkedVersion) == [version])
     }
     // A run tries all parked tasks once.
-    try await makeNewQueue("again", on: store.process()).runAvailable()
+    try await makeNewQueue(on: store.process()).runAvailable()
     #expect(log.entries == ["new: a"])
   }
 
@@ -215,15 +214,15 @@ private struct Letter: TaskPayload {
       (isNew: Bool.random(using: &random), delay: Int.random(in: 0...800, using: &random))
     }
     try await withThrowingTaskGroup { group in
-      for (number, delay) in delays.enumerated() {
+      for delay in delays {
         group.addTask {
-          let old = await makeOldQueue("old \(number)", on: store.process())
+          let old = await makeOldQueue(on: store.process())
           try await withRunning(old) { try await clock.sleep(for: delay) }
-          let new = await makeNewQueue("new \(number)", on: store.process())
+          let new = await makeNewQueue(on: store.process())
           try await withRunning(new) { try await clock.sleep(for: .seconds(150) - delay) }
         }
       }
-      let writer = makeQueue("writer", on: store.process())
+      let writer = makeQueue(on: store.process())
       for (number, write) in writes.enumerated() {
         if write.isNew {
           try await writer.enqueue(Letter(text: "\(number)"))
@@ -239,7 +238,7 @@ private struct Letter: TaskPayload {
     for (number, write) in writes.enumerated() where write.isNew {
       #expect(!log.entries.contains("old: \(number)"))
     }
-    let left = try await makeQueue("reader", on: store.process()).tasks(matching: TaskFilter())
+    let left = try await makeQueue(on: store.process()).tasks(matching: TaskFilter())
     #expect(left.isEmpty)
   }
 }

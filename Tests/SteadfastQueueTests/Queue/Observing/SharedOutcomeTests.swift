@@ -14,7 +14,6 @@ import Testing
   /// Makes a queue that performs the tasks that another queue adds.
   private func makePerformingQueue(retaining retention: Retention = .none) async -> TaskQueue {
     let queue = TaskQueue(
-      name: "performer",
       persistence: store.process(),
       configuration: TaskQueueConfiguration(succeededRetention: retention),
       clock: clock
@@ -31,7 +30,7 @@ import Testing
     retention: Retention,
     expected: [Double]
   ) async throws {
-    let observer = TaskQueue(name: "observer", persistence: store.process(), clock: clock)
+    let observer = TaskQueue(persistence: store.process(), clock: clock)
     let performer = await makePerformingQueue(retaining: retention)
     try await withRunning(observer) {
       try await withRunning(performer) {
@@ -48,7 +47,7 @@ import Testing
   func `in an idle queue, the progress sequence of a task that another process ended is empty`(
     retention: Retention
   ) async throws {
-    let observer = TaskQueue(name: "observer", persistence: store.process(), clock: clock)
+    let observer = TaskQueue(persistence: store.process(), clock: clock)
     let performer = await makePerformingQueue(retaining: retention)
     let task = try await observer.enqueue(Note("a"))
     #expect(try await performer.runAvailable() == 1)
@@ -101,7 +100,6 @@ import Testing
     let queue = TaskQueue(persistence: slow, configuration: retaining, clock: clock)
     let task = try await queue.enqueue(Note("a"))
     let other = TaskQueue(
-      name: "other",
       persistence: store.process(),
       configuration: retaining,
       clock: clock

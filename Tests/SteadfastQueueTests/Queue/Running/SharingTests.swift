@@ -17,7 +17,6 @@ import Testing
   /// Makes a queue of a process, whose tasks each take the number of seconds in their text.
   private func makeQueue(named name: String, on process: SharedStore.Process) async -> TaskQueue {
     let queue = TaskQueue(
-      name: name,
       persistence: process,
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 2),
       clock: clock
@@ -56,7 +55,7 @@ import Testing
       clock: clock
     )
     await a.register(Note.self) { [clock] _, _ in try await clock.sleep(for: .seconds(500)) }
-    let reader = TaskQueue(persistence: store.process(), clock: clock)
+    let reader = TaskQueue(name: "mails", persistence: store.process(), clock: clock)
     let task = try await reader.enqueue(Note("a"))
     #expect(try await task.record()?.claim == nil)
     try await withRunning(a) {
@@ -154,7 +153,7 @@ import Testing
 
   @Test func `a lease is extended while a cancelled attempt winds down`() async throws {
     let time = try #require(VirtualTime.current)
-    let a = TaskQueue(name: "a", persistence: store.process(), clock: clock)
+    let a = TaskQueue(persistence: store.process(), clock: clock)
     await a.register(Note.self) { [clock, log] _, _ in
       log.add("a begins")
       // The handler ignores its cancellation.
@@ -179,7 +178,7 @@ import Testing
   @Test func `a lease is extended until the result of the attempt is stored`() async throws {
     let held = FaultInjectingStore(store.process())
     held.inject(.hang) { $0.changes.contains("succeed") }
-    let a = TaskQueue(name: "a", persistence: held, clock: clock)
+    let a = TaskQueue(persistence: held, clock: clock)
     await a.register(Note.self) { [log] _, _ in log.add("a") }
     let b = await makeQueue(named: "b", on: store.process())
     try await a.enqueue(Note("1"))
@@ -278,8 +277,8 @@ import Testing
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))
     let log = Log<String>()
     let pa = shared.process()
-    let a = TaskQueue(name: "a", persistence: pa, clock: clock)
-    let b = TaskQueue(name: "b", persistence: shared.process(), clock: clock)
+    let a = TaskQueue(persistence: pa, clock: clock)
+    let b = TaskQueue(persistence: shared.process(), clock: clock)
     await a.register(handler: LoggingHandler(log: log, name: "a", clock: clock))
     await b.register(handler: LoggingHandler(log: log, name: "b", clock: clock))
     let task = try await a.enqueue(Note("x"))
@@ -304,8 +303,8 @@ import Testing
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))
     let slow = FaultInjectingStore(shared.process())
     slow.inject(.delay(.seconds(10), on: clock), .afterEffect, times: nil) { $0.kind == .claim }
-    let a = TaskQueue(name: "a", persistence: slow, clock: clock)
-    let b = TaskQueue(name: "b", persistence: shared.process(), clock: clock)
+    let a = TaskQueue(persistence: slow, clock: clock)
+    let b = TaskQueue(persistence: shared.process(), clock: clock)
     let log = Log<String>()
     await a.register(Note.self) { _, _ in log.add("a") }
     await b.register(Note.self) { [clock] _, _ in

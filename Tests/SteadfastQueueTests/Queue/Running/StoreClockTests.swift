@@ -21,7 +21,6 @@ import Testing
     ahead seconds: Double = 0
   ) async -> TaskQueue {
     let queue = TaskQueue(
-      name: name,
       persistence: store,
       clock: SkewedClock(base: clock, seconds: seconds)
     )

@@ -44,7 +44,6 @@ struct ScheduleBench: Sendable {
     rateLimits: [RateLimit] = []
   ) async -> TaskQueue {
     let queue = TaskQueue(
-      name: name,
       persistence: store,
       configuration: TaskQueueConfiguration(
         maxConcurrentTasks: workers,

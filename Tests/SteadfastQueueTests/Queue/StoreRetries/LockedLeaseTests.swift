@@ -18,7 +18,6 @@ import Testing
 
   private func makeQueue(named name: String, on store: some Persistence) async -> TaskQueue {
     let queue = TaskQueue(
-      name: name,
       persistence: store,
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 2),
       clock: clock
