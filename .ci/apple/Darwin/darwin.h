@@ -120,6 +120,7 @@ int fsync(int);
 int ftruncate(int, off_t);
 uid_t geteuid(void);
 pid_t getpid(void);
+int gethostname(char *, size_t);
 int isatty(int);
 int link(const char *, const char *);
 int pipe(int[2]);
