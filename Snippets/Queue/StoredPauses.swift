@@ -35,6 +35,15 @@ print(count, queue.pausedNames)  // 0 ["Upload"]
 // snippet.end
 guard count == 0, queue.pausedNames == ["Upload"] else { exit(1) }
 
+// snippet.since
+let pause = try await queue.storedPause()
+for name in pause.names.sorted() {
+  let since = pause.dates[name]?.formatted() ?? "an unknown date"
+  print("\(name) is paused since \(since)")
+}
+// snippet.end
+guard pause.dates[Upload.taskName] != nil else { exit(1) }
+
 // snippet.resume
 try await queue.resume(name: Upload.taskName, durability: .durable)
 // snippet.end

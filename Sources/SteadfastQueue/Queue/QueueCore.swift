@@ -36,9 +36,7 @@ final class QueueCore: QueuePart {
     get async throws {
       try checkCanOpen()
       try await store.open()
-      if !dispatch.signals.hasReadPause.load(ordering: .acquiring) {
-        try await gate.readStoredPause(evenIfKnown: false)
-      }
+      try await gate.readStoredPauseIfUnknown()
       return self
     }
   }

@@ -1,5 +1,5 @@
 import Synchronization
-import SystemFoundation
+public import SystemFoundation
 
 /// Keeps tasks from starting while they are paused or a condition does not hold.
 final class StartGate: QueuePart {
@@ -62,41 +62,56 @@ extension StartGate {
 /// Pauses all queues on the store, until they are resumed.
 extension StartGate {
   func pause(_ durability: Durability) async throws {
-    try await changeStoredPause(durability) { $0.isWhole = true }
+    try await changeStoredPause(durability) { $0.pause(at: now) }
     await releasePausedTasks()
     await waitForLastAttempts()
   }
 
   func resume(_ durability: Durability) async throws {
-    try await changeStoredPause(durability) { $0.isWhole = false }
+    try await changeStoredPause(durability) { $0.resume() }
   }
 
   func pause(name: String, _ durability: Durability) async throws {
-    try await changeStoredPause(durability) { $0.names.insert(name) }
+    try await changeStoredPause(durability) { $0.pause(name: name, at: now) }
     await results.releaseUnstarted { $0.name == name }
   }
 
   func resume(name: String, _ durability: Durability) async throws {
-    try await changeStoredPause(durability) { $0.names.remove(name) }
+    try await changeStoredPause(durability) { $0.resume(name: name) }
   }
 
-  /// Reads the stored pause, and applies it to this queue.
+  /// Reads the stored pause, applies it to this queue, and returns it.
   ///
-  /// - Parameter evenIfKnown: whether to read it even if this queue has already read it.
   /// - Throws: What the store throws.
-  func readStoredPause(evenIfKnown: Bool = true) async throws {
+  @discardableResult
+  func storedPause() async throws -> StoredPause {
+    let (pause, change) = try await withPauseLock { try await readAndApplyPause() }
+    await releaseTasks(pausedBy: change)
+    return pause
+  }
+
+  /// Reads the stored pause, and applies it to this queue, unless this queue has read it before.
+  ///
+  /// - Throws: What the store throws.
+  func readStoredPauseIfUnknown() async throws {
+    if dispatch.signals.hasReadPause.load(ordering: .acquiring) { return }
     let change = try await withPauseLock { () -> PauseChange? in
       // If several calls open the queue at the same time, only the first one reads the pause.
-      if !evenIfKnown, dispatch.signals.hasReadPause.load(ordering: .acquiring) { return nil }
-      return apply(try StoredPause(try await store.value(named: StoredPause.valueName)))
+      if dispatch.signals.hasReadPause.load(ordering: .acquiring) { return nil }
+      return try await readAndApplyPause().change
     }
     if let change { await releaseTasks(pausedBy: change) }
+  }
+
+  private func readAndApplyPause() async throws -> (pause: StoredPause, change: PauseChange) {
+    let pause = try StoredPause(try await store.value(named: StoredPause.valueName))
+    return (pause, apply(pause))
   }
 
   /// Reads the stored pause, and applies it to this queue; if the store fails, stops the run.
   func followStoredPause() async {
     do {
-      try await readStoredPause()
+      try await storedPause()
     } catch is CancellationError where Task.isCancelled {
       // This run was cancelled while another call was using the stored pause. The next run reads
       // it.
@@ -165,20 +180,39 @@ extension StartGate {
   }
 }
 
-/// The stored pause, which applies to all queues on a store.
-///
-/// The pause is stored as a value: a JSON object, or no value if nothing is paused. The keys of the
-/// object are always in the same order, so that equal pauses have equal bytes.
-struct StoredPause: Sendable, Equatable {
+/// The stored pause of a queue, which applies in every process that uses the store.
+public struct StoredPause: Sendable, Hashable {
   /// The name of the value.
   static let valueName = "steadfast.pause"
 
-  /// Whether the whole queue is paused.
-  var isWhole = false
-  /// The names of the tasks that are paused.
-  var names: Set<String> = []
+  /// Whether all tasks of the queue are paused (``TaskQueue/pause(durability:)``).
+  public private(set) var isWhole = false
+  /// Since when all tasks are paused; `nil` if they are not, or if an earlier version of the
+  /// package stored the pause.
+  public private(set) var date: Date?
+  /// The names whose tasks are paused (``TaskQueue/pause(name:durability:)``).
+  public private(set) var names: Set<String> = []
+  /// Since when the tasks of each name are paused, by name.
+  ///
+  /// A name is missing if an earlier version of the package stored the pause.
+  public private(set) var dates: [String: Date] = [:]
 
   init() {}
+
+  mutating func pause(at now: Date) {
+    if !isWhole { (isWhole, date) = (true, now) }
+  }
+
+  mutating func resume() { (isWhole, date) = (false, nil) }
+
+  mutating func pause(name: String, at now: Date) {
+    if names.insert(name).inserted { dates[name] = now }
+  }
+
+  mutating func resume(name: String) {
+    names.remove(name)
+    dates[name] = nil
+  }
 
   /// Decodes a value; `nil` means that nothing is paused.
   ///
@@ -188,7 +222,11 @@ struct StoredPause: Sendable, Equatable {
     do {
       let fields = try JSONDecoder().decode(Fields.self, from: Data(bytes))
       isWhole = fields.queue ?? false
+      date = fields.since.map(Date.init(timeIntervalSince1970:))
       names = Set(fields.names ?? [])
+      for (name, seconds) in zip(fields.names ?? [], fields.dates ?? []) {
+        dates[name] = seconds.map(Date.init(timeIntervalSince1970:))
+      }
     } catch {
       throw TaskQueueError(
         .storeFailed,
@@ -200,21 +238,33 @@ struct StoredPause: Sendable, Equatable {
     }
   }
 
-  /// The bytes of the value; `nil` if nothing is paused.
+  /// The bytes of the value, a JSON object; `nil` if nothing is paused.
+  ///
+  /// The object's keys are always in the same order, so that equal pauses have equal bytes.
   var bytes: [UInt8]? {
     get throws {
       guard isWhole || !names.isEmpty else { return nil }
+      let sorted = names.sorted()
       let fields = Fields(
-        names: names.isEmpty ? nil : names.sorted(),
-        queue: isWhole ? true : nil
+        dates: dates.isEmpty ? nil : sorted.map { dates[$0]?.timeIntervalSince1970 },
+        names: names.isEmpty ? nil : sorted,
+        queue: isWhole ? true : nil,
+        since: date?.timeIntervalSince1970
       )
       return try StableJSON.encode(fields)
     }
   }
 
+  /// The fields of the value.
+  ///
+  /// Earlier versions know only `names` and `queue`. If they change the pause, the dates are lost.
   private struct Fields: Codable {
+    /// The dates of the names, in the same order, in seconds since 1970.
+    var dates: [Double?]?
     var names: [String]?
     var queue: Bool?
+    /// The date since which the queue is paused, in seconds since 1970.
+    var since: Double?
   }
 }
 

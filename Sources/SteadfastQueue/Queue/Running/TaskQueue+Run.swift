@@ -63,7 +63,7 @@ extension TaskQueue {
   ///
   /// The queue reads the stored pause when it first opens the store, for example in ``open()``. In
   /// a shared store, another process may have changed the stored pause since this queue last read
-  /// it.
+  /// it; ``storedPause()`` reads it again.
   public nonisolated var isPaused: Bool { core.dispatch.machine.withLock { $0.isPaused } }
 
   /// Whether an attempt is under way.
@@ -109,7 +109,8 @@ extension TaskQueue {
   /// Removes all tasks and values for good, and deletes their storage, such as the store's file.
   ///
   /// The call shuts the queue down, cancels the attempts under way, and waits for them. Every later
-  /// call throws, and callers that wait for a task's outcome get an error.
+  /// call throws, and callers that wait for a task's outcome get an error. The tasks of queues with
+  /// other names in the store are removed, too.
   ///
   /// A queue in a ``TaskQueueGroup`` can't be destroyed alone, because it shares the group's store:
   /// this call throws, and the queue continues to run. Call ``TaskQueueGroup/destroy()`` instead.
@@ -153,7 +154,7 @@ extension TaskQueue {
   ///
   /// The queue reads the stored pauses when it first opens the store, for example in ``open()``. In
   /// a shared store, another process may have changed the stored pauses since this queue last read
-  /// them.
+  /// them; ``storedPause()`` reads them again.
   public nonisolated var pausedNames: Set<String> { core.handlers.pausedNames }
 }
 

@@ -108,13 +108,27 @@ extension TaskQueue {
     try await core.opened.gate.resume(durability)
   }
 
+  /// Returns what is paused in the store, and since when, whichever process has paused it.
+  ///
+  /// The call reads the store, and this queue applies what it has read: afterwards, ``isPaused``
+  /// and ``pausedNames`` include it.
+  ///
+  /// - Returns: The pause. It does not include pauses in memory, such as ``pause()``.
+  /// - Throws: The same errors as ``open()``; what the store throws; a ``TaskQueueError`` with the
+  ///   code ``TaskQueueError/Code/storeFailed`` if the stored pause can't be decoded.
+  ///   `CancellationError` if the call is cancelled while it has to wait for another call that
+  ///   waits for an unavailable store.
+  public nonisolated func storedPause() async throws -> StoredPause {
+    try await core.opened.gate.storedPause()
+  }
+
   /// Pauses the tasks with a name, in every process that uses the store, until
   /// ``resume(name:durability:)``.
   ///
   /// The pause is stored, as with ``pause(durability:)``. Once the call has returned, this queue
   /// claims no tasks with the name, as with ``pause(name:)``, and ``pausedNames`` contains the
-  /// name. All paused names together must fit in 65,536 bytes, which is enough for about a thousand
-  /// names.
+  /// name. All paused names together, each with a date, must fit in 65,536 bytes, which is enough
+  /// for several hundred names.
   ///
   /// - Parameters:
   ///   - name: the name under which the tasks were enqueued.

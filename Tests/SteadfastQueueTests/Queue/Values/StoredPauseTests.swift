@@ -57,6 +57,49 @@ private struct Mail: TaskPayload { var text: String }
     }
   }
 
+  @Test(arguments: StoreKind.allCases)
+  func `a queue that does not run reads what is paused since when`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let queue = await makeQueue(on: store)
+      let observer = await makeQueue(on: store)
+      #expect(try await observer.storedPause() == StoredPause())
+      let first = clock.date
+      try await queue.pause(durability: .durable)
+      try await clock.sleep(for: .seconds(10))
+      let second = clock.date
+      try await queue.pause(name: "Mail", durability: .durable)
+      // What is paused stays paused since its first date.
+      try await queue.pause(durability: .durable)
+      #expect(!observer.isPaused)
+      let pause = try await observer.storedPause()
+      #expect(pause.isWhole)
+      #expect(pause.date == first)
+      #expect(pause.names == ["Mail"])
+      #expect(pause.dates == ["Mail": second])
+      #expect(observer.isPaused)
+      #expect(observer.pausedNames == ["Mail"])
+      try await observer.resume(durability: .durable)
+      try await observer.resume(name: "Mail", durability: .durable)
+      #expect(try await queue.storedPause() == StoredPause())
+      #expect(!queue.isPaused)
+    }
+  }
+
+  @Test func `a pause of an earlier version has no dates until it is changed`() async throws {
+    let store = InMemoryStore()
+    try await store.open()
+    let value = Array(#"{"names":["Mail","Upload"],"queue":true}"#.utf8)
+    let change = TaskChange.setValue(named: "steadfast.pause", from: nil, to: value)
+    _ = try await store.apply([change], durability: .durable)
+    let queue = await makeQueue(on: store)
+    #expect(try await queue.storedPause().bytes == value)
+    try await queue.pause(name: "Album", durability: .durable)
+    let pause = try await queue.storedPause()
+    #expect(pause.isWhole && pause.date == nil)
+    #expect(pause.names == ["Album", "Mail", "Upload"])
+    #expect(pause.dates == ["Album": clock.date])
+  }
+
   @Test(arguments: [Durability.durable, .relaxed])
   func `stored pauses of names persist in a file`(durability: Durability) async throws {
     try await withTemporaryFolder { folder in
