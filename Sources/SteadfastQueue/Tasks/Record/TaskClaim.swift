@@ -35,10 +35,9 @@ extension TaskClaim {
   /// Returns the text that names a queue of this process to others.
   static func holder(ofQueue queue: String, programVersion version: String) -> String {
     let host = hostName.prefix(ofLength: maxHolderLength / 2)
-    return [host, "\(ProcessInfo.processInfo.processIdentifier)", queue, version].filter {
-      !$0.isEmpty
-    }.joined(separator: " ")
-      .withoutNUL.prefix(ofLength: maxHolderLength)
+    let process = ProcessInfo.processInfo.processIdentifier
+    let text = "\(host) \(process) \(queue)" + (version.isEmpty ? "" : " \(version)")
+    return text.withoutNUL.prefix(ofLength: maxHolderLength)
   }
 }
 
