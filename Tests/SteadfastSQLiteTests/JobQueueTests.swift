@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastSQLite
 
-@Suite(.timeLimit(.minutes(1))) struct JobQueueTests {
+@Suite(.timeLimit(.minutes(5))) struct JobQueueTests {
   @Test(arguments: 1...3)
   func `when a job queue ends, all threads that wait for its jobs end`(_ count: Int) async throws {
     let jobs = JobQueue()

@@ -38,7 +38,7 @@ private struct Refusal: Error {}
 
 /// Tasks that GRDB enqueues within its own transaction.
 struct GRDBTests {
-  @Test(.timeLimit(.minutes(1)))
+  @Test(.timeLimit(.minutes(5)))
   func `a task commits or rolls back with a record`() async throws {
     let folder = FileManager.default.temporaryDirectory.appending(path: "GRDBTests-\(UUID())")
     try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
