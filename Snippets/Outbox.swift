@@ -518,6 +518,7 @@ func deliver(_ options: Options) async throws -> Int32 {
 /// Adds the new files, and those that were abandoned, in one durable write.
 func add(_ deliveries: [Delivery], to queue: TaskQueue) async throws {
   let others = TaskFilter(
+    queue: nil,
     excludedNames: [Delivery.taskName],
     states: TaskFilter.unfinished.states
   )
