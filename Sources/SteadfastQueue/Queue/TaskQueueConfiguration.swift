@@ -84,9 +84,10 @@ public struct TaskQueueConfiguration: Sendable {
   ///
   /// - There is a line for each name that has waiting tasks and no handler, and for each condition
   ///   for which tasks wait and that was never set. When the first run starts, there is also a line
-  ///   for each rate limit whose name has no handler, and one if all tasks in the store belong to
-  ///   queues with other names. While ``TaskQueue/events`` are observed, the
+  ///   for each rate limit whose name has no handler. While ``TaskQueue/events`` are observed, the
   ///   event ``TaskEvent/unhandled(_:reason:)`` is posted for each task instead.
+  /// - When the first run starts, there is a line if all tasks in the store belong to queues with
+  ///   other names.
   /// - A line about the store names the queue, the store and the reason. There is one for each
   ///   outage, and one when the store answers again.
   public var notice: (@Sendable (String) -> Void)?

@@ -232,6 +232,14 @@ struct MissingHandlerWarning: Sendable {
   private var hasRun = false
   /// Whether a check is due.
   private var isDue = false
+  private var hasCheckedQueueNames = false
+
+  /// Returns whether the names of the queues in the store were not checked yet; if so, records that
+  /// they are.
+  mutating func takeQueueNameCheck() -> Bool {
+    defer { hasCheckedQueueNames = true }
+    return !hasCheckedQueueNames
+  }
 
   /// Returns whether this is the first run; if so, records that the check for it is made.
   mutating func takeFirstRun() -> Bool {

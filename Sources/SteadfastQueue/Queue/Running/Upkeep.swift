@@ -85,12 +85,13 @@ extension Upkeep {
   ///
   /// - Throws: Any error of the store, if the queue's events are observed.
   func reportUnhandledTasksAtRunStart() async throws {
-    let isFirstRun = configuration.notice != nil && state.withLock { $0.warning.takeFirstRun() }
     // If a look-up fails, the run must not fail only because of a warning.
-    if isFirstRun { try? await reportTasksOfOtherQueues() }
+    if configuration.notice != nil, state.withLock({ $0.warning.takeQueueNameCheck() }) {
+      try? await reportTasksOfOtherQueues()
+    }
     if observers.events.isObserved { return try await reportUnhandledTasks() }
     // In later runs, a worker that finds nothing to do reports these tasks.
-    guard isFirstRun, givesWarnings else { return }
+    guard givesWarnings, state.withLock({ $0.warning.takeFirstRun() }) else { return }
     reportUselessLimits()
     try? await reportUnhandledTasks()
   }

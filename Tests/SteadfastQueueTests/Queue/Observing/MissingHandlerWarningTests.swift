@@ -96,6 +96,21 @@ import Testing
     #expect(notices.entries.isEmpty)
   }
 
+  @Test func `the first run without an observer warns, even if an earlier run had one`()
+    async throws
+  {
+    let queue = makeQueue()
+    try await queue.enqueue(name: "lost")
+    do {
+      let events = queue.events
+      try await queue.runAvailable()
+      withExtendedLifetime(events) {}
+    }
+    #expect(notices.entries.isEmpty)
+    try await queue.runAvailable()
+    #expect(notices.entries == [noticeText(forName: "lost")])
+  }
+
   @Test func `a queue with an observer sends an event instead of a warning`() async throws {
     let queue = makeQueue()
     let events = queue.events
