@@ -576,6 +576,16 @@ extension String {
     for scalar in unicodeScalars { scalars.append(scalar == "\0" ? "\u{FFFD}" : scalar) }
     return String(scalars)
   }
+
+  /// Returns the beginning of the string whose UTF-8 has at most this length, in bytes.
+  func prefix(ofLength length: Int) -> String {
+    guard utf8.count > length else { return self }
+    var text = self
+    text.makeContiguousUTF8()
+    // A character that is cut in two becomes a replacement character, which is removed.
+    let head = String(decoding: text.utf8.prefix(length), as: UTF8.self)
+    return head.last == "\u{FFFD}" ? String(head.dropLast()) : head
+  }
 }
 
 extension TaskQueueError {

@@ -58,26 +58,19 @@ extension Tables {
     token: UInt64,
     for request: ClaimRequest
   ) throws {
-    let lease: [SQLValue] = [.integer(candidate.seq), .token(token), .real(clock())]
-    if isShared, let duration = request.leaseDuration {
-      try database.run(
-        """
-        update steadfast_task set state = 'running', lease_token = ?2, lease_start = ?3,
-          lease_end = ?3 + ?4, claim_date = ?3, claim_holder = ?5
-        where seq = ?1
-        """,
-        lease + [.real(duration / .seconds(1)), .text(request.holder)]
-      )
-    } else {
-      try database.run(
-        """
-        update steadfast_task set state = 'running', lease_token = ?2, lease_start = ?3,
-          lease_end = null, claim_date = null
-        where seq = ?1
-        """,
-        lease
-      )
-    }
+    let duration = isShared ? request.leaseDuration.map { $0 / .seconds(1) } : nil
+    try database.run(
+      """
+      update steadfast_task set state = 'running', lease_token = ?2, lease_start = ?3,
+        lease_end = ?3 + ?4, claim_date = case when ?4 is not null then ?3 end, claim_holder = ?5
+      where seq = ?1
+      """,
+      .integer(candidate.seq),
+      .token(token),
+      .real(clock()),
+      duration.map { .real($0) } ?? .null,
+      .text(isShared ? request.holder : nil)
+    )
   }
 
   /// Parks a task that this version can't read, like a task without a handler.

@@ -134,12 +134,7 @@ final class SharedStore: Sendable {
       for case (.extend(let lease, let duration), .done) in zip(batch, outcomes) {
         let end = state.now(clock) + duration / .seconds(1)
         state.leaseEnds[lease] = end
-        if let claim = state.table.record(of: lease.id)?.claim {
-          state.table.setClaim(
-            TaskClaim(holder: claim.holder, date: claim.date, endDate: end),
-            of: lease.id
-          )
-        }
+        state.table.changeClaim(of: lease.id) { $0?.endDate = end }
       }
       let table = state.table
       state.leaseEnds = state.leaseEnds.filter { table.isHeld($0.key) }
@@ -158,10 +153,9 @@ final class SharedStore: Sendable {
       for task in claim.tasks {
         let end = request.leaseDuration.map { now + $0 / .seconds(1) }
         state.leaseEnds[task.lease] = end
-        state.table.setClaim(
-          TaskClaim(holder: request.holder, date: now, endDate: end),
-          of: task.lease.id
-        )
+        state.table.changeClaim(of: task.lease.id) {
+          $0 = TaskClaim(holder: request.holder, date: now, endDate: end)
+        }
       }
       if let end = state.leaseEnds.values.min() {
         // Only the next claim ends a lease that has already expired, so it must come later.
@@ -191,8 +185,8 @@ extension TaskTable {
     slot(of: lease.id).map { entries[$0].place == .leased(token: lease.token) } ?? false
   }
 
-  fileprivate mutating func setClaim(_ claim: TaskClaim, of id: TaskID) {
-    if let slot = slot(of: id) { entries[slot].record.claim = claim }
+  fileprivate mutating func changeClaim(of id: TaskID, _ change: (inout TaskClaim?) -> Void) {
+    if let slot = slot(of: id) { change(&entries[slot].record.claim) }
   }
 
   /// Ends an expired lease: the task is available again, with one more interruption.

@@ -110,18 +110,12 @@ extension Mutant {
       }
     },
     Mutant("the holder of a claim is lost", breaks: "sharing.holder", isShared: true) {
-      $0.request = { request in
-        var request = request
-        request.holder = ""
-        return request
-      }
+      $0.editRequests { $0.holder = "" }
     },
     Mutant("an extension moves the date of a claim", breaks: "sharing.holder", isShared: true) {
       $0.editChangedTask { change, entry, _ in
-        guard case .extend = change, let claim = entry.record.claim, let start = entry.leaseStart
-        else { return }
-        let end = claim.endDate
-        entry.record.claim = TaskClaim(holder: claim.holder, date: start, endDate: end)
+        guard case .extend = change, let start = entry.leaseStart else { return }
+        entry.record.claim?.date = start
       }
     },
     Mutant("a claim shows its first end", breaks: "sharing.holder", isShared: true) {

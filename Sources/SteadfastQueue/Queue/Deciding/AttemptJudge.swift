@@ -195,12 +195,9 @@ struct AttemptJudge: Sendable {
 
   /// Returns a string without NULs, and shortened to ``longestReason``.
   private func storable(_ text: String) -> String {
-    var text = text.withoutNUL
+    let text = text.withoutNUL
     guard text.utf8.count > Self.longestReason else { return text }
-    text.makeContiguousUTF8()
-    // A character that is cut in two becomes a replacement character, which is removed.
-    let head = String(decoding: text.utf8.prefix(Self.longestReason - 4), as: UTF8.self)
-    return (head.last == "\u{FFFD}" ? head.dropLast() : head[...]) + "…"
+    return text.prefix(ofLength: Self.longestReason - 4) + "…"
   }
 
   // MARK: Settlements

@@ -10,15 +10,15 @@ public struct TaskClaim: Sendable, Hashable {
   /// between them.
   ///
   /// The text is cut to 64 bytes of UTF-8. It is empty if the process did not give it.
-  public let holder: String
+  public var holder: String
   /// When the task was claimed.
-  public let date: Date
+  public var date: Date
   /// When the claim ends unless it is extended; `nil` if it never ends.
   ///
   /// A queue extends its claims three times in each ``StoreSharing/leaseDuration``. So if this date
   /// has passed, the process has probably ended, or is suspended. The task waits again when another
   /// process claims tasks.
-  public let endDate: Date?
+  public var endDate: Date?
 
   /// Makes a claim; stores call this initializer.
   public init(holder: String, date: Date, endDate: Date?) {
@@ -38,15 +38,5 @@ extension TaskClaim {
     let process = ProcessInfo.processInfo.processIdentifier
     let text = "\(host) \(process) \(queue)" + (version.isEmpty ? "" : " \(version)")
     return text.withoutNUL.prefix(ofLength: maxHolderLength)
-  }
-}
-
-extension String {
-  /// Returns the first characters whose UTF-8 has at most this length, in bytes.
-  fileprivate func prefix(ofLength length: Int) -> String {
-    guard utf8.count > length else { return self }
-    var end = utf8.index(startIndex, offsetBy: length)
-    while end.samePosition(in: self) == nil { end = utf8.index(before: end) }
-    return String(self[..<end])
   }
 }

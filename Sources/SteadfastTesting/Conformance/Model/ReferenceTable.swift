@@ -145,9 +145,7 @@ package struct ReferenceTable: Sendable {
     let end = clock + duration / .seconds(1)
     entries[index].leaseStart = clock
     entries[index].leaseEnd = end
-    entries[index].record.claim = entries[index].record.claim.map { claim in
-      TaskClaim(holder: claim.holder, date: claim.date, endDate: end)
-    }
+    entries[index].record.claim?.endDate = end
     return .done
   }
 
