@@ -176,6 +176,14 @@ extension TaskQueueError {
   /// The maximum length of a queue's name, in bytes of UTF-8.
   private static var maxQueueNameLength: Int { 255 }
 
+  /// Checks the name of a queue that is made; unlike a stored name, it may not be empty.
+  static func check(nameOfQueue name: String) throws(TaskQueueError) {
+    guard !name.isEmpty else {
+      throw TaskQueueError(.invalidArgument, "the queue's name is empty; give the queue a name")
+    }
+    try check(queue: name)
+  }
+
   static func check(queue name: String) throws(TaskQueueError) {
     guard name.utf8.count <= maxQueueNameLength else {
       throw TaskQueueError(

@@ -106,10 +106,7 @@ public final class TaskQueueGroup: Sendable {
   }
 
   private func reserveName(_ name: String) throws(TaskQueueError) {
-    guard !name.isEmpty else {
-      throw TaskQueueError(.invalidArgument, "the queue's name is empty; give the queue a name")
-    }
-    try TaskQueueError.check(queue: name)
+    try TaskQueueError.check(nameOfQueue: name)
     let (isTaken, isShutDown) = state.withLock { state in
       let isTaken = state.queues[name] != nil || !state.namesBeingAdded.insert(name).inserted
       return (isTaken, state.isShutDown)

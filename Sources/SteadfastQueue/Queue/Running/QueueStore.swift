@@ -19,10 +19,7 @@ final class QueueStore: Sendable {
     retryPolicy: @autoclosure () -> StoreRetryPolicy
   ) {
     validity = Result { () throws(TaskQueueError) in
-      if name.isEmpty {
-        throw TaskQueueError(.invalidArgument, "the queue's name is empty; give the queue a name")
-      }
-      try TaskQueueError.check(queue: name)
+      try TaskQueueError.check(nameOfQueue: name)
       try configuration.validate()
       try persistence.sharing?.validate()
     }

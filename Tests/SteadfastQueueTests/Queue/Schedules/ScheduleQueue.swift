@@ -38,7 +38,6 @@ struct ScheduleBench: Sendable {
   /// "takes".
   func makeQueue(
     on store: some Persistence,
-    name: String = "default",
     workers: Int = 2,
     retention: Retention = .none,
     rateLimits: [RateLimit] = []
