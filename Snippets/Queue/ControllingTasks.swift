@@ -76,6 +76,23 @@ print(try await all(TaskFilter(), in: queue).count, "records")
 try await queue.performNow(matching: .unfinished)
 try await queue.runAvailable()
 
+// snippet.census
+for row in try await queue.census().rows {
+  print(row.name, row.state, row.count)
+  guard let oldest = row.oldestDue else { continue }
+  print(row.due, "due, the oldest since", oldest)
+}
+// snippet.end
+
+// snippet.newest
+let failed = try await queue.tasks(
+  matching: .deadLetters,
+  limit: 50,
+  newestFirst: true
+)
+print(failed.compactMap(\.lastError))
+// snippet.end
+
 // snippet.statistics
 let statistics = try await queue.statistics
 print(statistics.counts[.waiting] ?? 0, "wait")

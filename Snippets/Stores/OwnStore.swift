@@ -99,13 +99,19 @@ actor DocumentStore: Persistence {
     return claim
   }
 
-  func tasks(matching filter: TaskFilter, after id: TaskID?, limit: Int) throws
-    -> [TaskRecord]
-  {
+  func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int,
+    newestFirst: Bool
+  ) throws -> [TaskRecord] {
+    func precedes(_ first: TaskID, _ second: TaskID) -> Bool {
+      newestFirst ? first > second : first < second
+    }
     let found = try opened().entries.values.map(\.record).filter(filter.matches)
     return Array(
-      found.filter { task in id.map { task.id > $0 } ?? true }
-        .sorted { $0.id < $1.id }.prefix(limit)
+      found.filter { task in id.map { precedes($0, task.id) } ?? true }
+        .sorted { precedes($0.id, $1.id) }.prefix(limit)
     )
   }
 

@@ -28,10 +28,16 @@ func work() async throws {
       try await connection.memory.claim(request)
     }
 
-    func tasks(matching filter: TaskFilter, after id: TaskID?, limit: Int) async throws
+    func tasks(matching filter: TaskFilter, after id: TaskID?, limit: Int, newestFirst: Bool)
+      async throws
       -> [TaskRecord]
     {
-      try await connection.memory.tasks(matching: filter, after: id, limit: limit)
+      try await connection.memory.tasks(
+        matching: filter,
+        after: id,
+        limit: limit,
+        newestFirst: newestFirst
+      )
     }
 
     func count(matching filter: TaskFilter) async throws -> Int {
@@ -91,10 +97,12 @@ protocol Requirements: Persistence {
   func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord]
   func count(matching filter: TaskFilter) async throws -> Int
   func contains(_ filter: TaskFilter) async throws -> Bool
+  func census(at now: Date) async throws -> TaskCensus
   func value(named name: String) async throws -> [UInt8]?
   func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])]
   func memory(of id: TaskID) async throws -> TaskMemory

@@ -63,9 +63,10 @@ struct ForgetfulStore: Persistence {
   func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
-    try await base.tasks(matching: filter, after: id, limit: limit)
+    try await base.tasks(matching: filter, after: id, limit: limit, newestFirst: newestFirst)
   }
 
   func count(matching filter: TaskFilter) async throws -> Int {

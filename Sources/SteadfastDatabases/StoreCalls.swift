@@ -1,6 +1,7 @@
 package import Dispatch
 package import SteadfastQueue
 import Synchronization
+package import SystemFoundation
 
 /// A store that performs its calls on threads of its own.
 ///
@@ -57,9 +58,12 @@ extension StoreCalls {
   package func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
-    let output = try await call(.tasks(filter, after: id, limit: limit))
+    let output = try await call(
+      .tasks(filter, after: id, limit: limit, newestFirst: newestFirst)
+    )
     guard case .tasks(let tasks) = output else { Self.stopBecauseOfMismatchedOutput() }
     return tasks
   }
@@ -74,6 +78,12 @@ extension StoreCalls {
     let output = try await call(.contains(filter))
     guard case .contains(let isContained) = output else { Self.stopBecauseOfMismatchedOutput() }
     return isContained
+  }
+
+  package func census(at now: Date) async throws -> TaskCensus {
+    let output = try await call(.census(at: now))
+    guard case .census(let census) = output else { Self.stopBecauseOfMismatchedOutput() }
+    return census
   }
 
   package func value(named name: String) async throws -> [UInt8]? {
@@ -112,9 +122,10 @@ package struct StoreJob: Sendable {
     case close
     case destroy
     // These calls only read, and have threads of their own.
-    case tasks(TaskFilter, after: TaskID?, limit: Int)
+    case tasks(TaskFilter, after: TaskID?, limit: Int, newestFirst: Bool)
     case count(TaskFilter)
     case contains(TaskFilter)
+    case census(at: Date)
     case value(named: String)
     case values(prefix: String)
     case memory(of: TaskID)
@@ -123,13 +134,14 @@ package struct StoreJob: Sendable {
     package var endsStore: Bool {
       switch self {
       case .close, .destroy: true
-      case .open, .apply, .claim, .tasks, .count, .contains, .value, .values, .memory: false
+      case .open, .apply, .claim, .tasks, .count, .contains, .census, .value, .values, .memory:
+        false
       }
     }
 
     package var isReadOnly: Bool {
       switch self {
-      case .tasks, .count, .contains, .value, .values, .memory: true
+      case .tasks, .count, .contains, .census, .value, .values, .memory: true
       case .open, .apply, .claim, .close, .destroy: false
       }
     }
@@ -143,6 +155,7 @@ package struct StoreJob: Sendable {
     case tasks([TaskRecord])
     case count(Int)
     case contains(Bool)
+    case census(TaskCensus)
     case value([UInt8]?)
     case values([(name: String, bytes: [UInt8])])
     case memory(TaskMemory)
@@ -160,7 +173,7 @@ package struct StoreJob: Sendable {
   package var runsOutsideTransaction: Bool {
     switch call {
     case .open, .close, .destroy: true
-    case .apply, .claim, .tasks, .count, .contains, .value, .values, .memory: false
+    case .apply, .claim, .tasks, .count, .contains, .census, .value, .values, .memory: false
     }
   }
 

@@ -12,6 +12,12 @@ package protocol TaskDatabase: AnyObject {
   /// The expressions for the columns in ``TaskColumns``.
   static var columns: String { get }
 
+  /// The statement that counts the tasks by queue, name and state, at the date `$1`.
+  ///
+  /// The columns are those of ``TaskCensus/Row``. Several rows with the same queue, name and state
+  /// are added together.
+  static var census: String { get }
+
   /// Returns the values of `$1` with which a statement runs to concern each of the IDs.
   ///
   /// The statement has the condition `= any ($1)`. PostgreSQL gets one array. SQLite has no arrays,

@@ -1,14 +1,16 @@
 package import SteadfastQueue
+import SystemFoundation
 
 /// Look-ups of tasks and values.
 extension TaskDatabase {
   /// Performs a call that only reads.
   package func performLookUp(_ call: StoreJob.Call) throws -> StoreJob.Output {
     switch call {
-    case .tasks(let filter, let id, let limit):
-      .tasks(try tasks(matching: filter, after: id, limit: limit))
+    case .tasks(let filter, let id, let limit, let newestFirst):
+      .tasks(try tasks(matching: filter, after: id, limit: limit, newestFirst: newestFirst))
     case .count(let filter): .count(try count(matching: filter))
     case .contains(let filter): .contains(try contains(filter))
+    case .census(let date): .census(try census(at: date))
     case .value(let name): .value(try value(named: name))
     case .values(let prefix): .values(try values(prefix: prefix))
     case .memory(let id): .memory(try memory(of: id))
@@ -32,16 +34,19 @@ extension TaskDatabase {
     }
   }
 
-  private func tasks(matching filter: TaskFilter, after id: TaskID?, limit: Int) throws
-    -> [TaskRecord]
-  {
+  private func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int,
+    newestFirst: Bool
+  ) throws -> [TaskRecord] {
     var condition = FilterCondition(filter, readsInOrder: true)
-    if let id { condition.add("id > $", .id(id)) }
+    if let id { condition.add(newestFirst ? "id < $" : "id > $", .id(id)) }
     condition.values.append(.integer(max(0, limit)))
     return try allRows(
       """
       select \(Self.columns) from steadfast_task as task \(condition.text)
-      order by id limit $\(condition.values.count)
+      order by id \(newestFirst ? "desc " : "")limit $\(condition.values.count)
       """,
       condition.values,
       read: record
@@ -66,6 +71,21 @@ extension TaskDatabase {
   ) -> (statement: String, values: [SQLValue]) {
     let condition = FilterCondition(filter)
     return ("select exists (select 1 from steadfast_task \(condition.text))", condition.values)
+  }
+
+  private func census(at date: Date) throws -> TaskCensus {
+    let rows = try allRows(Self.census, .date(date)) { row in
+      TaskCensus.Row(
+        queue: row.text(0),
+        name: row.text(1),
+        state: try row.state(2),
+        count: row.integer(3),
+        due: row.integer(4),
+        retrying: row.integer(5),
+        oldestDue: row.unlessNull(6, row.date)
+      )
+    }
+    return TaskCensus(date: date, rows: rows)
   }
 
   func value(named name: String) throws -> [UInt8]? {

@@ -10,6 +10,7 @@ import pathlib
 import sys
 import tempfile
 
+import census
 import dependencies
 import keys
 import leases
@@ -32,7 +33,7 @@ def main():
             engine = kind(pathlib.Path(folder))
             try:
                 modules = (
-                    opening, keys, metadata, leases, moves, rebases, queues, stored_values, dependencies,
+                    opening, census, keys, metadata, leases, moves, rebases, queues, stored_values, dependencies,
                     memory)
                 for module in modules:
                     for check in module.CHECKS:
@@ -42,7 +43,7 @@ def main():
                         print(f"{engine.name}: {check.__name__}", flush=True)
             finally:
                 engine.stop()
-    print("every statement about tables, keys, metadata, leases, moves, conditions, queues, values, dependencies and memories does what the articles say")
+    print("every statement about tables, counts, keys, metadata, leases, moves, conditions, queues, values, dependencies and memories does what the articles say")
 
 
 if __name__ == "__main__":

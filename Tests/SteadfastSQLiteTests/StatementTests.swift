@@ -50,6 +50,23 @@ struct StatementTests {
     try database.allRows("explain query plan \(sql)", []) { $0.text(3) }
   }
 
+  @Test func `a census reads each of four indexes once, and no row of the table`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      try await SQLiteStore(at: url).open()
+      let plan = try queryPlan(of: Connection.census, in: database(at: url))
+      let scans = plan.filter { $0.hasPrefix("SCAN steadfast_task") }
+      let indexes = ["ready_name", "resumed", "resumed", "apart", "lease"]
+      #expect(scans.count == indexes.count, "\(plan)")
+      for (scan, index) in zip(scans, indexes) {
+        #expect(scan.hasSuffix("INDEX steadfast_\(index)"), "\(plan)")
+      }
+      let sorts = plan.count { $0.contains("TEMP B-TREE") }
+      // Only the running tasks are sorted, which are few.
+      #expect(sorts == 1, "\(plan)")
+    }
+  }
+
   /// Makes SQLite gather statistics while the tables are small, as `pragma optimize` may.
   private func analyzeTables(at url: URL) throws {
     try database(at: url).execute(

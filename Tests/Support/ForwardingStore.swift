@@ -1,4 +1,5 @@
 package import SteadfastQueue
+package import SystemFoundation
 
 /// A store that forwards to another store every call that it does not implement itself.
 package protocol ForwardingStore: Persistence {
@@ -27,9 +28,10 @@ extension ForwardingStore {
   package func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
-    try await base.tasks(matching: filter, after: id, limit: limit)
+    try await base.tasks(matching: filter, after: id, limit: limit, newestFirst: newestFirst)
   }
 
   package func count(matching filter: TaskFilter) async throws -> Int {
@@ -39,6 +41,8 @@ extension ForwardingStore {
   package func contains(_ filter: TaskFilter) async throws -> Bool {
     try await base.contains(filter)
   }
+
+  package func census(at now: Date) async throws -> TaskCensus { try await base.census(at: now) }
 
   package func value(named name: String) async throws -> [UInt8]? {
     try await base.value(named: name)

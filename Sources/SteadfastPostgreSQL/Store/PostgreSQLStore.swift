@@ -1,7 +1,7 @@
 #if PostgreSQL
 import SteadfastDatabases
 public import SteadfastQueue
-import SystemFoundation
+public import SystemFoundation
 
 /// A store in a PostgreSQL database, which many machines can share.
 ///
@@ -204,9 +204,10 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
   public func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
-    try await core.tasks(matching: filter, after: id, limit: limit)
+    try await core.tasks(matching: filter, after: id, limit: limit, newestFirst: newestFirst)
   }
 
   /// Returns how many tasks match a filter.
@@ -221,6 +222,13 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
   /// - Throws: A ``PostgreSQLError``.
   public func contains(_ filter: TaskFilter) async throws -> Bool {
     try await core.contains(filter)
+  }
+
+  /// Counts the tasks by queue, name and state, with one statement that reads only indexes.
+  ///
+  /// - Throws: A ``PostgreSQLError``.
+  public func census(at now: Date) async throws -> TaskCensus {
+    try await core.census(at: now)
   }
 
   /// Returns the bytes that are stored under a name; `nil` if there are none.

@@ -236,7 +236,7 @@ final class Writer {
       _ = try session.lookUp { try $0.hasRow("select 1") }
     case .close: close()
     case .destroy: try destroy()
-    case .apply, .tasks, .count, .contains, .value, .values, .memory: break
+    case .apply, .tasks, .count, .contains, .census, .value, .values, .memory: break
     }
     return .nothing
   }

@@ -568,7 +568,8 @@ extension Schema {
   /// The parameters of the function before the seventh step.
   private static let countedParameters = "\(parameters), counted bigint"
 
-  /// Adds the columns of the seventh step, and makes the function accept metadata in the form 2.
+  /// Adds the columns of the seventh step, lets a census read only indexes, and makes the function
+  /// accept metadata in the form 2.
   ///
   /// A call in the form 1, which an earlier version made, gives the task no metadata. With a parked
   /// task, the greatest payload version is stored that the program knew that parked it; the
@@ -582,6 +583,16 @@ extension Schema {
     drop index steadfast_parked;
     create index steadfast_parked on steadfast_task (queue, name, parked_version)
       where state = 'parked';
+    drop index steadfast_due_name;
+    create index steadfast_due_name on steadfast_task
+      (queue, name, (~priority), available_date, position) include (state, put_off)
+      where is_ready and available_date = coalesce(due_date, created_date);
+    drop index steadfast_delayed;
+    create index steadfast_delayed on steadfast_task (queue, available_date)
+      include (name, state, put_off)
+      where is_ready and available_date <> coalesce(due_date, created_date);
+    create index steadfast_apart on steadfast_task (queue, name, state)
+      include (available_date, put_off) where state <> 'running' and not is_ready;
     drop function steadfast_insert;
     drop function steadfast_insert_task;
 

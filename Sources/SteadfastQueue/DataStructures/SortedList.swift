@@ -214,6 +214,15 @@ struct SortedList<Element: Comparable & Sendable>: Sendable {
 
   // MARK: Reading
 
+  /// Returns whether the list contains an element.
+  func contains(_ element: Element) -> Bool {
+    let elements =
+      pieceHead < pieces.count && pieces[pieceHead].start <= element
+      ? pieces[piece(of: element)].elements[...] : firstPiece[head...]
+    let next = elements.firstIndex(after: element)
+    return next > elements.startIndex && elements[next - 1] == element
+  }
+
   /// Returns up to `limit` elements in order: those after `element`, or those from the start if
   /// `element` is `nil`.
   ///
@@ -235,6 +244,46 @@ struct SortedList<Element: Comparable & Sendable>: Sendable {
       next += 1
     }
     return found
+  }
+
+  /// Returns up to `limit` elements in reverse order: those before `element`, or those from the end
+  /// if `element` is `nil`.
+  ///
+  /// This takes O(k + log n) for k elements.
+  func reversedElements(before element: Element? = nil, limit: Int = .max) -> [Element] {
+    var found: [Element] = []
+    var next = pieces.count - 1
+    if let element {
+      let isInFirst = pieceHead == pieces.count || element < pieces[pieceHead].start
+      next = isInFirst ? pieceHead - 1 : piece(of: element)
+    }
+    while found.count < limit, next >= pieceHead {
+      let elements = pieces[next].elements
+      // If any elements were found, all elements of this piece come before them.
+      let end = found.isEmpty ? element.map { elements.firstIndex(notBefore: $0) } : nil
+      found += elements[..<(end ?? elements.count)].suffix(limit - found.count).reversed()
+      next -= 1
+    }
+    guard found.count < limit else { return found }
+    let end =
+      found.isEmpty
+      ? element.map { firstPiece.firstIndex(notBefore: $0, in: head..<firstPiece.count) } : nil
+    return found
+      + firstPiece[head..<(end ?? firstPiece.count)].suffix(limit - found.count).reversed()
+  }
+
+  /// Returns the number of elements that are not after `bound`.
+  ///
+  /// This takes O(n / m + log m) for n elements in pieces of at most m.
+  func count(upTo bound: Element) -> Int {
+    guard pieceHead < pieces.count, pieces[pieceHead].start <= bound else {
+      return firstPiece[head...].firstIndex(after: bound) - head
+    }
+    let last = piece(of: bound)
+    let before = pieces[pieceHead..<last].reduce(firstPiece.count - head) {
+      $0 + $1.elements.count
+    }
+    return before + pieces[last].elements[...].firstIndex(after: bound)
   }
 
   /// Returns the index of the piece that an element belongs to; the element must not belong to the

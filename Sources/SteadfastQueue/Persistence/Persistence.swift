@@ -1,3 +1,5 @@
+public import SystemFoundation
+
 /// A store, which holds a queue's tasks in memory, in a file, in a database, or in your own way.
 ///
 /// A store holds tasks, and hands them out in order. The queue is responsible for backoff,
@@ -149,16 +151,22 @@ public protocol Persistence: Sendable {
   /// have changed since it was returned. So a change that names the task may be stale
   /// (``ChangeOutcome/stale``).
   ///
+  /// The IDs of tasks order them by the time of their insertion, approximately. A look-up of the
+  /// newest tasks takes as long as one of the oldest.
+  ///
   /// - Parameters:
   ///   - filter: The criteria for the tasks to return.
-  ///   - id: Only tasks with greater IDs are returned; `nil` to begin with the first task.
+  ///   - id: Only tasks that come after this ID in the order of the result are returned; `nil` to
+  ///     begin with the first task.
   ///   - limit: The maximum number of tasks to return.
-  /// - Returns: The tasks that match the filter, in the order of their IDs.
+  ///   - newestFirst: Whether the result begins with the greatest ID instead of the smallest.
+  /// - Returns: The tasks that match the filter, in the order of their IDs or in the reverse order.
   /// - Throws: The error that prevents the store from being read.
   nonisolated(nonsending) func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord]
 
   /// Returns the number of tasks that match a filter.
@@ -171,6 +179,16 @@ public protocol Persistence: Sendable {
   /// A queue calls this more often than ``count(matching:)``. The default implementation looks up
   /// one task.
   nonisolated(nonsending) func contains(_ filter: TaskFilter) async throws -> Bool
+
+  /// Counts the tasks of all queues, by queue, name and state.
+  ///
+  /// The result equals what a caller would count that looks up all tasks. A task that is added,
+  /// removed or changed during the call may be counted as before, as after, or not. The default
+  /// implementation looks up all tasks; a store for many tasks should be faster.
+  /// - Parameter now: The date by which waiting tasks are due (``TaskCensus/Row/due``).
+  /// - Returns: The census.
+  /// - Throws: The error that prevents the store from being read.
+  nonisolated(nonsending) func census(at now: Date) async throws -> TaskCensus
 
   /// Returns the bytes that are stored under a name.
   ///
@@ -236,6 +254,14 @@ extension Persistence {
   public var appliesAtOnce: Bool { false }
   /// 0: a queue claims only for idle workers.
   public var claimBatch: Int { 0 }
+  /// Looks up tasks as ``tasks(matching:after:limit:newestFirst:)`` does, the oldest first.
+  public func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int
+  ) async throws -> [TaskRecord] {
+    try await tasks(matching: filter, after: id, limit: limit, newestFirst: false)
+  }
   /// Looks up one task.
   public func contains(_ filter: TaskFilter) async throws -> Bool {
     try await !tasks(matching: filter, after: nil, limit: 1).isEmpty

@@ -1,3 +1,5 @@
+import SystemFoundation
+
 /// A store that passes each call to its base, another store, unless the wrapper overrides the
 /// method.
 protocol StoreWrapper: UnsharedStore, CustomStringConvertible {
@@ -26,9 +28,10 @@ extension StoreWrapper {
   func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
-    try await base.tasks(matching: filter, after: id, limit: limit)
+    try await base.tasks(matching: filter, after: id, limit: limit, newestFirst: newestFirst)
   }
 
   func count(matching filter: TaskFilter) async throws -> Int {
@@ -36,6 +39,8 @@ extension StoreWrapper {
   }
 
   func contains(_ filter: TaskFilter) async throws -> Bool { try await base.contains(filter) }
+
+  func census(at now: Date) async throws -> TaskCensus { try await base.census(at: now) }
 
   func value(named name: String) async throws -> [UInt8]? { try await base.value(named: name) }
 

@@ -76,12 +76,28 @@ extension QueueCore {
   func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int?
+    limit: Int?,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
-    if let limit { return try await store.tasks(matching: filter, after: id, limit: max(0, limit)) }
-    var found: [TaskRecord] = []
-    try await forEachPage(of: filter, after: id) { found += $0 }
-    return found
+    try await store.tasks(
+      matching: filter,
+      after: id,
+      limit: limit,
+      newestFirst: newestFirst,
+      tasksUpTo: generators.latestID(before: now)
+    )
+  }
+
+  func census(maxAge: Duration) async throws -> TaskCensus {
+    try await services.censuses.census(maxAge: maxAge) { try await ownCensus }
+  }
+
+  /// The census of this queue's tasks, without those of the store's other queues.
+  private var ownCensus: TaskCensus {
+    get async throws {
+      let queue = NamedStore.storedName(ofQueue: services.name)
+      return try await store.census(at: now).filtered { $0.queue.isExactly(queue) }
+    }
   }
 
   func task(_ id: TaskID) async throws -> EnqueuedTask? {
@@ -95,9 +111,8 @@ extension QueueCore {
       var statistics = observers.statistics.withLock { $0.statistics }
       statistics.rateLimited = rateLimiting?.usedUpCount ?? 0
       statistics.storeRetries = storage.retryingStore?.retryPolicy.retryCount ?? 0
-      for state in TaskState.allCases {
-        let count = try await store.count(matching: TaskFilter(states: [state]))
-        if count > 0 { statistics.counts[state] = count }
+      for row in try await ownCensus.rows {
+        statistics.counts[row.state, default: 0] += row.count
       }
       let seconds = time.stopwatch() / .seconds(1)
       statistics.throughput = seconds > 0 ? Double(statistics.succeeded) / seconds : 0

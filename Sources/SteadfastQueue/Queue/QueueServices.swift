@@ -22,6 +22,8 @@ struct QueueServices: Sendable {
   let suspects: Suspects
   /// The rate limits; `nil` if there are none.
   let rateLimiting: RateLimiting?
+  /// The last census of the store.
+  let censuses: CensusCache
   /// Who this queue is, for other processes (``TaskClaim/holder``).
   let holder: String
 
@@ -57,6 +59,7 @@ struct QueueServices: Sendable {
     self.time = time
     self.storage = storage
     store = storage.front
+    censuses = CensusCache(time, availability)
     self.observers = observers
     dispatch = Dispatcher(name, time, storage, workers: configuration.workerCount, availability)
     generators = Generators(configuration.randomness)

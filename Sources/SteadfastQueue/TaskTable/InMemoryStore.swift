@@ -1,4 +1,5 @@
 import Synchronization
+public import SystemFoundation
 
 /// A store in memory, which lasts as long as the process.
 ///
@@ -43,9 +44,10 @@ public final class InMemoryStore: Persistence, UnsharedStore {
   public func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
-    var lookUp = TaskLookUp(filter, after: id, limit: limit)
+    var lookUp = TaskLookUp(filter, after: id, limit: limit, newestFirst: newestFirst)
     while !lookUp.isOver { try withTable { $0.advance(&lookUp) } }
     return lookUp.records
   }
@@ -66,6 +68,13 @@ public final class InMemoryStore: Persistence, UnsharedStore {
   public func contains(_ filter: TaskFilter) async throws -> Bool {
     if let count = try withTable({ $0.knownCount(matching: filter) }) { return count > 0 }
     return try await !tasks(matching: filter, after: nil, limit: 1).isEmpty
+  }
+
+  /// Counts the tasks by queue, name and state, without visiting most of them.
+  ///
+  /// - Throws: A ``TaskQueueError`` if the store was destroyed.
+  public func census(at now: Date) async throws -> TaskCensus {
+    try withTable { $0.census(at: now) }
   }
 
   /// Returns the bytes that are stored under a name; `nil` if there are none.

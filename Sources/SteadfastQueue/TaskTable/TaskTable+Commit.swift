@@ -169,11 +169,12 @@ extension TaskTable {
     apply(move, to: slot)
     let holder = entries[slot].record
     entries[successor].isReserved = false
+    removeFromList(successor)
     addBytes(
       holder.failureByteCount - entries[successor].record.failureByteCount,
       to: successor
     )
-    entries[successor].record.takePlace(of: holder)
+    changeRecord(of: successor) { $0.takePlace(of: holder) }
     remove(slot)
   }
 

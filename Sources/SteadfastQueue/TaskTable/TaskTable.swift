@@ -98,7 +98,7 @@ extension TaskTable {
   }
 
   private mutating func countTask(_ slot: Int) {
-    changeCount(of: entries[slot].record.state, by: 1, inQueueOf: slot)
+    changeCount(of: slot, by: 1)
     guard entries[slot].record.hasPrerequisites,
       !entries[slot].record.state.isFinished || entries[slot].record.blocksOrder
     else { return }
@@ -126,13 +126,15 @@ extension TaskTable {
   /// Changes a task's record, and updates the number of tasks in each state.
   @inline(__always)
   mutating func changeRecord(of slot: Int, _ change: (inout TaskRecord) -> Void) {
-    changeCount(of: entries[slot].record.state, by: -1, inQueueOf: slot)
+    changeCount(of: slot, by: -1)
     change(&entries[slot].record)
-    changeCount(of: entries[slot].record.state, by: 1, inQueueOf: slot)
+    changeCount(of: slot, by: 1)
   }
 
-  private mutating func changeCount(of state: TaskState, by change: Int, inQueueOf slot: Int) {
+  private mutating func changeCount(of slot: Int, by change: Int) {
+    let state = entries[slot].record.state
     stateCounts[state] += change
+    lanes.changeCount(of: entries[slot].record, by: change, in: entries[slot].lane)
     guard lanes.haveNamedQueues else { return }
     let queue = queueNumber(of: slot)
     if queue > 0 { lanes.queues[queue].stateCounts[state] += change }
@@ -165,7 +167,7 @@ extension TaskTable {
     byteCount -= entries[slot].byteCount
     let (id, lane) = (entries[slot].record.id, entries[slot].lane)
     if entries[slot].place != .staged {
-      changeCount(of: entries[slot].record.state, by: -1, inQueueOf: slot)
+      changeCount(of: slot, by: -1)
     }
     setPlace(.staged, of: slot)
     ids.remove(id)

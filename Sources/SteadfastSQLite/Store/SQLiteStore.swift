@@ -154,9 +154,10 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   public func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
-    try await core.tasks(matching: filter, after: id, limit: limit)
+    try await core.tasks(matching: filter, after: id, limit: limit, newestFirst: newestFirst)
   }
 
   /// Returns how many tasks match a filter.
@@ -171,6 +172,13 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   /// - Throws: A ``SQLiteError``.
   public func contains(_ filter: TaskFilter) async throws -> Bool {
     try await core.contains(filter)
+  }
+
+  /// Counts the tasks by queue, name and state, with one statement that reads only indexes.
+  ///
+  /// - Throws: A ``SQLiteError``.
+  public func census(at now: Date) async throws -> TaskCensus {
+    try await core.census(at: now)
   }
 
   /// Returns the bytes that are stored under a name; `nil` if there are none.

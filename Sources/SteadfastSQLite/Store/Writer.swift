@@ -53,7 +53,7 @@ final class Writer {
     case .open: _ = try openedTables()
     case .close: close()
     case .destroy: try destroy()
-    case .apply, .claim, .tasks, .count, .contains, .value, .values, .memory: break
+    case .apply, .claim, .tasks, .count, .contains, .census, .value, .values, .memory: break
     }
   }
 
@@ -132,7 +132,8 @@ final class Writer {
     switch call {
     case .apply(let batch, _): .outcomes(try tables.apply(batch))
     case .claim(let request): .claim(try tables.claim(request))
-    case .open, .close, .destroy, .tasks, .count, .contains, .value, .values, .memory: .nothing
+    case .open, .close, .destroy, .tasks, .count, .contains, .census, .value, .values, .memory:
+      .nothing
     }
   }
 

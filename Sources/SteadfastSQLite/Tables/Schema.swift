@@ -507,8 +507,10 @@ extension Schema {
 
   // MARK: The sixth step
 
-  /// Adds the columns of the sixth step, and makes the view accept metadata in the form 2.
+  /// Adds the columns and the indexes of the sixth step, and makes the view accept metadata in the
+  /// form 2.
   ///
+  /// The indexes serve a census. A task that waits, is performed and then removed is in neither.
   /// A statement in the form 1, which an earlier version made, gives the task no metadata. With a
   /// parked task, the greatest payload version is stored that the program knew that parked it; the
   /// smallest integer if this is not known.
@@ -521,6 +523,10 @@ extension Schema {
     drop index steadfast_parked;
     create index steadfast_parked on steadfast_task (queue, name, parked_version)
       where state = 'parked';
+    create index steadfast_apart on steadfast_task (queue, name, state, available_date, put_off)
+      where state <> 'running' and not is_ready;
+    create index steadfast_resumed on steadfast_task (queue, name, state, available_date)
+      where (put_off or state = 'suspended') and is_ready;
     drop view steadfast_insertion;
 
     """

@@ -206,11 +206,19 @@ extension StoreProbe {
   func tasks(
     _ filter: TaskFilter = TaskFilter(),
     after id: TaskID? = nil,
-    limit: Int = 10_000
+    limit: Int = 10_000,
+    newestFirst: Bool = false
   ) async throws -> [TaskRecord] {
     let after = id.map { " after \($0.number)" } ?? ""
-    return try await recordCall("look up \(filter.step)\(after), at most \(limit)", \.step) {
-      try await store.tasks(matching: filter, after: id, limit: limit)
+    let order = newestFirst ? ", the newest first" : ""
+    let call = "look up \(filter.step)\(after), at most \(limit)\(order)"
+    return try await recordCall(call, \.step) {
+      try await store.tasks(
+        matching: filter,
+        after: id,
+        limit: limit,
+        newestFirst: newestFirst
+      )
     }
   }
 
@@ -352,6 +360,49 @@ extension StoreProbe {
     try expect("the tasks", try await tasks(filter).map(\.id.number), numbers)
   }
 
+  /// Expects that a census counts these tasks, which are all tasks in the store.
+  ///
+  /// The counting does not use ``TaskCensus``. Only a census that differs is recorded as a step.
+  func expectCensus(of tasks: [TaskRecord], at now: Date) async throws {
+    let census = try await store.census(at: now)
+    do {
+      try expect(census, counts: tasks, at: now)
+    } catch {
+      recordStep("count all tasks at \(now.step) -> \(census.step)")
+      throw error
+    }
+  }
+
+  private func expect(_ census: TaskCensus, counts tasks: [TaskRecord], at now: Date) throws {
+    try expect("the date of the census", census.date, now)
+    let groups = Dictionary(grouping: tasks) { task in
+      [task.queue, task.name, task.state.rawValue].map { Array($0.utf8) }
+    }.sorted { left, right in
+      let pair = zip(left.key, right.key).first { $0 != $1 }
+      return pair.map { $0.lexicographicallyPrecedes($1) } ?? false
+    }
+    let found = census.rows.map { row in
+      [row.queue, row.name, row.state.rawValue].map { Array($0.utf8) }
+    }
+    guard found == groups.map(\.key) else {
+      let expected = groups.map { $0.key.map { String(decoding: $0, as: UTF8.self) } }
+      throw ConformanceMismatch(
+        expected: "the queues, names and states are \(expected)",
+        found: census.step
+      )
+    }
+    for (row, (_, tasks)) in zip(census.rows, groups) {
+      let what = "of '\(row.queue)', '\(row.name)', \(row.state)"
+      let waiting = tasks.filter { $0.state == .waiting }
+      let due = waiting.filter { $0.availableDate <= now }.map(\.availableDate)
+      try expect("the count \(what)", row.count, tasks.count)
+      try expect("the number of due tasks \(what)", row.due, due.count)
+      let retrying = waiting.count(where: \.isPostponed)
+      try expect("the number of retried tasks \(what)", row.retrying, retrying)
+      try expect("the date of the oldest due task \(what)", row.oldestDue, due.min())
+    }
+  }
+
   /// Expects that the body throws an error that satisfies `check`; `what` names the body in a
   /// failure.
   func expectError(
@@ -459,5 +510,16 @@ private final class FirstResult<Value: Sendable>: Sendable {
       }
       if let result { reader.resume(with: result) }
     }
+  }
+}
+
+extension TaskCensus {
+  fileprivate var step: String {
+    let texts = rows.map { row in
+      let oldest = row.oldestDue.map { ", the oldest since \($0.step)" } ?? ""
+      return "'\(row.queue)', '\(row.name)', \(row.state): \(row.count), \(row.due) due\(oldest), "
+        + "\(row.retrying) retried"
+    }
+    return "[\(texts.joined(separator: "; "))]"
   }
 }

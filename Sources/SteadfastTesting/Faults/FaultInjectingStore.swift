@@ -1,6 +1,7 @@
 public import SteadfastQueue
 import SteadfastRetry
 import Synchronization
+public import SystemFoundation
 
 /// A store that wraps another one, and fails, hangs or slows down when a test asks it to.
 ///
@@ -211,9 +212,12 @@ extension FaultInjectingStore {
   public func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
-    try await perform(.tasks) { try await base.tasks(matching: filter, after: id, limit: limit) }
+    try await perform(.tasks) {
+      try await base.tasks(matching: filter, after: id, limit: limit, newestFirst: newestFirst)
+    }
   }
 
   /// Returns the number of tasks of the underlying store that match a filter.
@@ -228,6 +232,13 @@ extension FaultInjectingStore {
   /// - Throws: an injected error; the underlying store's error.
   public func contains(_ filter: TaskFilter) async throws -> Bool {
     try await perform(.contains) { try await base.contains(filter) }
+  }
+
+  /// Returns the census of the underlying store.
+  ///
+  /// - Throws: an injected error; the underlying store's error.
+  public func census(at now: Date) async throws -> TaskCensus {
+    try await perform(.census) { try await base.census(at: now) }
   }
 
   /// Returns the bytes that the underlying store has under a name.
@@ -314,12 +325,14 @@ extension FaultInjectingStore {
       case apply
       /// `claim(_:)`.
       case claim
-      /// `tasks(matching:after:limit:)`.
+      /// `tasks(matching:after:limit:newestFirst:)`.
       case tasks
       /// `count(matching:)`.
       case count
       /// `contains(_:)`.
       case contains
+      /// `census(at:)`.
+      case census
       /// `value(named:)` or `values(prefix:)`.
       case value
       /// `memory(of:)`.

@@ -29,6 +29,7 @@ struct Plans {
   /// Substrings of the statements that may read any number of tasks, or a small table.
   private static let mayReadAll = [
     "select count(*) from", "select exists (select 1 from", "order by id limit $",
+    "order by id desc limit $",
     "_request where date",
     // When a store opens, and three times per lease.
     "where state = 'running'", "interruption_count = least(",

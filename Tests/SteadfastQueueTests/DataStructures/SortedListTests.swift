@@ -90,6 +90,13 @@ private struct Counted: Comparable, Sendable {
       #expect(line.elements(after: start) == rest)
       #expect(line.elements(after: start, limit: 300) == Array(rest.prefix(300)))
       #expect(line.elements(limit: 5) == Array(model.prefix(5)))
+      let before = Array(model.filter { $0 < start }.reversed())
+      #expect(line.reversedElements() == model.reversed())
+      #expect(line.reversedElements(before: start) == before)
+      #expect(line.reversedElements(before: start, limit: 300) == Array(before.prefix(300)))
+      #expect(line.reversedElements(limit: 5) == Array(model.suffix(5).reversed()))
+      #expect(line.count(upTo: start) == model.count - rest.count)
+      #expect(line.contains(start) == model.contains(start))
       let wasThere = line.remove(start)
       #expect(wasThere == model.contains(start))
       model.removeAll { $0 == start }

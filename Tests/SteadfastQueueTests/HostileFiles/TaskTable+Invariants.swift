@@ -110,6 +110,26 @@ extension TaskTable {
         inLane.filter { entries[$0].place == .parked },
         "parked '\(name.text)'"
       )
+      check(
+        lanes[lane].held.elements().map(\.node.slot),
+        inLane.filter { entries[$0].place == .held && entries[$0].record.state == .waiting },
+        "held '\(name.text)'"
+      )
+      check(
+        lanes[lane].waking.elements().map(\.node.slot),
+        inLane.filter { entries[$0].place == .ready && entries[$0].record.state == .suspended },
+        "waking '\(name.text)'"
+      )
+      let records = inLane.map { entries[$0].record }
+      let retrying = records.count { $0.state == .waiting && $0.isPostponed }
+      let counts = lanes[lane].stateCounts
+      if lanes[lane].retryingCount != retrying
+        || TaskState.allCases.contains(where: { state in
+          counts[state] != records.count { $0.state == state }
+        })
+      {
+        broken.append("the tasks '\(name.text)' are counted")
+      }
     }
     for (number, queue) in lanes.queues.enumerated() {
       let ranked = lanes.all.indices.filter { lanes[$0].queue == number }.compactMap { lane in
@@ -129,8 +149,10 @@ extension TaskTable {
     }
     for slot in entries.slots {
       let place = entries[slot].place
-      let isInNoLine = [Place.paused, .held, .suspended].contains(place)
-      let hasLine = entries[slot].record.state != .running && !isInNoLine
+      let state = entries[slot].record.state
+      let isInNoLine =
+        [Place.paused, .suspended].contains(place) || place == .held && state != .waiting
+      let hasLine = state != .running && !isInNoLine
       let id = entries[slot].record.id
       if entries[slot].isInList != hasLine { broken.append("\(id) is in line if it is at rest") }
     }

@@ -112,13 +112,20 @@ final class ModelStore: Persistence {
   func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
-    try await call { try await base.tasks(matching: filter, after: id, limit: limit) }
+    try await call {
+      try await base.tasks(matching: filter, after: id, limit: limit, newestFirst: newestFirst)
+    }
   }
 
   func count(matching filter: TaskFilter) async throws -> Int {
     try await call { try await base.count(matching: filter) }
+  }
+
+  func census(at now: Date) async throws -> TaskCensus {
+    try await call { try await base.census(at: now) }
   }
 
   func value(named name: String) async throws -> [UInt8]? {

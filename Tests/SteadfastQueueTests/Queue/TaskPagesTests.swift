@@ -25,9 +25,15 @@ import Testing
     func tasks(
       matching filter: TaskFilter,
       after id: TaskID?,
-      limit: Int
+      limit: Int,
+      newestFirst: Bool
     ) async throws -> [TaskRecord] {
-      let page = try await base.tasks(matching: filter, after: id, limit: limit)
+      let page = try await base.tasks(
+        matching: filter,
+        after: id,
+        limit: limit,
+        newestFirst: newestFirst
+      )
       if limit > 1 { try await action.withLock { $0 }?() }
       return page
     }
@@ -127,7 +133,8 @@ import Testing
     func tasks(
       matching filter: TaskFilter,
       after id: TaskID?,
-      limit: Int
+      limit: Int,
+      newestFirst: Bool
     ) async throws -> [TaskRecord] {
       try await base.tasks(matching: filter, after: id, limit: min(limit, 10))
     }

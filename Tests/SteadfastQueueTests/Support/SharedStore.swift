@@ -97,15 +97,23 @@ final class SharedStore: Sendable {
     func tasks(
       matching filter: TaskFilter,
       after id: TaskID?,
-      limit: Int
+      limit: Int,
+      newestFirst: Bool
     ) async throws -> [TaskRecord] {
       try await live()
-      return store.state.withLock { $0.table.tasks(matching: filter, after: id, limit: limit) }
+      return store.state.withLock {
+        $0.table.tasks(matching: filter, after: id, limit: limit, newestFirst: newestFirst)
+      }
     }
 
     func count(matching filter: TaskFilter) async throws -> Int {
       try await live()
       return store.state.withLock { $0.table.count(matching: filter) }
+    }
+
+    func census(at now: Date) async throws -> TaskCensus {
+      try await live()
+      return store.state.withLock { $0.table.census(at: now) }
     }
 
     func value(named name: String) async throws -> [UInt8]? {

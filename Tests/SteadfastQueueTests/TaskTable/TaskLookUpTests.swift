@@ -65,7 +65,7 @@ import Testing
   @Test func `each slice of a lookup examines a limited number of tasks, even if few match`() {
     var table = TaskTable()
     for number in 1...10_000 { table.insert(.make(number)) }
-    var lookUp = TaskLookUp(TaskFilter(tags: ["none"]), after: nil, limit: 10)
+    var lookUp = TaskLookUp(TaskFilter(tags: ["none"]), after: nil, limit: 10, newestFirst: false)
     var slices = 0
     while !lookUp.isOver {
       table.advance(&lookUp)
@@ -75,14 +75,16 @@ import Testing
     #expect(lookUp.records.isEmpty)
   }
 
-  @Test(arguments: filters)
+  @Test(arguments: filters, [false, true])
   func `tasks that exist throughout a lookup are found once, even if others come and go`(
-    filter: TaskFilter
+    filter: TaskFilter,
+    newestFirst: Bool
   ) {
     var random = SplitMix64(seed: 3)
     var table = Self.table(2_000, &random)
     var untouched = Set((1...2_000).map { TaskID.numbered($0) })
-    var lookUp = TaskLookUp(filter, after: .numbered(9), limit: .max)
+    let first = TaskID.numbered(newestFirst ? 1_990 : 9)
+    var lookUp = TaskLookUp(filter, after: first, limit: .max, newestFirst: newestFirst)
     var number = 2_000
     while !lookUp.isOver {
       table.advance(&lookUp)
@@ -99,10 +101,10 @@ import Testing
       table.insert(Self.record(number, &random))
     }
     let found = lookUp.records.map(\.id)
-    #expect(zip(found, found.dropFirst()).allSatisfy { $0 < $1 })
+    #expect(zip(found, found.dropFirst()).allSatisfy { newestFirst ? $0 > $1 : $0 < $1 })
     #expect(lookUp.records.allSatisfy(filter.matches))
     let expected = untouched.filter { id in
-      id > .numbered(9) && (table.record(of: id).map(filter.matches) ?? false)
+      (newestFirst ? id < first : id > first) && (table.record(of: id).map(filter.matches) ?? false)
     }
     #expect(expected.subtracting(found) == [])
   }

@@ -29,7 +29,7 @@ struct Mutant: Sendable, CustomTestStringConvertible {
     + orderKeys
     + conditions + waiting + endsAlong + restartsAlong + removalsAlong + waitingInStores
     + queues + values + memory + forgetting + suspension + suspensionAndOthers + completion
-    + memoryInStores + lookUps + records + metadata
+    + memoryInStores + lookUps + newestAndCensus + records + metadata
     + life + reopening + sharing + concurrency + model
 }
 

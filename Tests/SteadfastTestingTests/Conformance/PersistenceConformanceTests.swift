@@ -160,7 +160,7 @@ import Testing
     let hung = report.failures.map(\.requirement.id)
     #expect(Set(hung).isSubset(of: ["order.kept", "claim.limit"]))
     let notAsked: [FaultInjectingStore.Call.Kind] = [
-      .tasks, .count, .contains, .value, .memory, .close,
+      .tasks, .count, .contains, .census, .value, .memory, .close,
     ]
     #expect(hung.isEmpty == notAsked.contains(kind), "\(report)")
     for failure in report.failures {

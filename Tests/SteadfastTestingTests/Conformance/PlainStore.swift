@@ -29,7 +29,15 @@ final class PlainStore: Persistence {
     var page: @Sendable ([TaskRecord], TaskID?, Int) -> [TaskRecord] = { tasks, id, limit in
       Array(tasks.filter { task in id.map { task.id > $0 } ?? true }.prefix(limit))
     }
+    /// The page of a look-up of the newest tasks; the tasks are in the order of their IDs.
+    var newestPage: @Sendable ([TaskRecord], TaskID?, Int) -> [TaskRecord] = { tasks, id, limit in
+      Array(tasks.reversed().filter { task in id.map { task.id < $0 } ?? true }.prefix(limit))
+    }
     var count: @Sendable (Int) -> Int = { $0 }
+    /// Counts all tasks.
+    var census: @Sendable ([TaskRecord], Date) -> TaskCensus = { tasks, now in
+      TaskCensus(date: now, rows: tasks.map { TaskCensus.Row(counting: $0, at: now) })
+    }
     var contains: @Sendable (Bool) -> Bool = { $0 }
     /// Reads a value.
     var value: @Sendable (String, ReferenceTable) -> [UInt8]? = { $1.values[ExactText($0)] }
@@ -231,9 +239,12 @@ final class PlainStore: Persistence {
   func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
-    behaviour.page(try records(matching: filter), id, limit)
+    newestFirst
+      ? behaviour.newestPage(try records(matching: filter), id, limit)
+      : behaviour.page(try records(matching: filter), id, limit)
   }
 
   func count(matching filter: TaskFilter) async throws -> Int {
@@ -242,6 +253,10 @@ final class PlainStore: Persistence {
 
   func contains(_ filter: TaskFilter) async throws -> Bool {
     behaviour.contains(try !records(matching: filter).isEmpty)
+  }
+
+  func census(at now: Date) async throws -> TaskCensus {
+    behaviour.census(try records(matching: TaskFilter(queue: nil)), now)
   }
 
   func value(named name: String) async throws -> [UInt8]? {

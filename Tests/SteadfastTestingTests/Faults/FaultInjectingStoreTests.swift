@@ -67,6 +67,7 @@ private struct Page: TaskPayload { var number = 1 }
       case .tasks: _ = try await store.tasks(matching: TaskFilter(), after: nil, limit: 1)
       case .count: _ = try await store.count(matching: TaskFilter())
       case .contains: _ = try await store.contains(TaskFilter())
+      case .census: _ = try await store.census(at: time.clock.date)
       case .value: _ = try await store.value(named: "a")
       case .memory: _ = try await store.memory(of: TaskID(high: 1, low: 1))
       case .close: try await store.close()

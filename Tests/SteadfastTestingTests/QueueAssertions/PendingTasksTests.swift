@@ -157,7 +157,8 @@ private struct ThriftyStore: ForwardingStore {
   func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
     try await base.tasks(matching: filter, after: id, limit: min(limit, 7))
   }

@@ -177,10 +177,11 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
   public func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
     try await core.open()
-    var lookUp = TaskLookUp(filter, after: id, limit: limit)
+    var lookUp = TaskLookUp(filter, after: id, limit: limit, newestFirst: newestFirst)
     while !lookUp.isOver { core.read { $0.advance(&lookUp) } }
     return lookUp.records
   }
@@ -203,6 +204,14 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
     try await core.open()
     if let count = core.read({ $0.knownCount(matching: filter) }) { return count > 0 }
     return try await !tasks(matching: filter, after: nil, limit: 1).isEmpty
+  }
+
+  /// Counts the tasks by queue, name and state, without visiting most of them.
+  ///
+  /// - Throws: A ``JSONFileError``.
+  public func census(at now: Date) async throws -> TaskCensus {
+    try await core.open()
+    return core.read { $0.census(at: now) }
   }
 
   /// Returns the bytes that are stored with a name; `nil` if there are none.

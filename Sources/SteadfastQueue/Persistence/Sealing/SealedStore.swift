@@ -87,9 +87,12 @@ struct SealedStore: StoreWrapper {
   func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
-    try await base.tasks(matching: filter, after: id, limit: limit).map(opened)
+    try await base.tasks(matching: filter, after: id, limit: limit, newestFirst: newestFirst).map(
+      opened
+    )
   }
 
   func value(named name: String) async throws -> [UInt8]? {

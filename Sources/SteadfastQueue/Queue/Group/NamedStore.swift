@@ -31,9 +31,15 @@ struct NamedStore: StoreWrapper {
   func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
-    try await base.tasks(matching: limitedToQueue(filter), after: id, limit: limit)
+    try await base.tasks(
+      matching: limitedToQueue(filter),
+      after: id,
+      limit: limit,
+      newestFirst: newestFirst
+    )
   }
 
   func count(matching filter: TaskFilter) async throws -> Int {

@@ -28,6 +28,7 @@ public final class TaskQueueGroup: Sendable {
   let clock: any WallClock
   private let prepare: @Sendable (TaskQueue) async -> Void
   private let members: GroupMembers
+  private let censuses: CensusCache
   let state = Mutex(State())
 
   struct State: Sendable {
@@ -66,6 +67,7 @@ public final class TaskQueueGroup: Sendable {
     self.clock = clock
     self.prepare = prepare
     members = GroupMembers(group: name, on: persistence)
+    censuses = CensusCache(QueueTime(clock), members.availability)
   }
 
   // MARK: Queues
@@ -188,29 +190,50 @@ public final class TaskQueueGroup: Sendable {
     return try await store.count(matching: replacingQueueName(in: filter))
   }
 
-  /// Returns the tasks in the store that match a filter, in the order of their IDs.
+  /// Returns the tasks in the store that match a filter, in the order of their IDs, or in the
+  /// reverse order.
   ///
   /// This also returns the tasks of queues that were not added to this group. ``TaskRecord/queue``
   /// is the name of a task's queue; it is empty for the queue `"default"`.
   ///
   /// - Parameters:
   ///   - filter: which tasks to return; by default those that have not ended.
-  ///   - id: only tasks with greater IDs are returned.
+  ///   - id: only tasks that come after this ID are returned.
   ///   - limit: the maximum number of tasks; by default all of them. A negative number means none.
+  ///   - newestFirst: whether the tasks with the greatest IDs come first.
   /// - Returns: The tasks.
   /// - Throws: The error that keeps the store from being opened or read.
   public func tasks(
     matching filter: TaskFilter = .unfinished,
     after id: TaskID? = nil,
-    limit: Int? = nil
+    limit: Int? = nil,
+    newestFirst: Bool = false
   ) async throws -> [TaskRecord] {
     try await store.open()
-    let filter = replacingQueueName(in: filter)
-    if let limit { return try await store.tasks(matching: filter, after: id, limit: max(0, limit)) }
-    var found: [TaskRecord] = []
-    let now = TaskIDGenerator.latest(before: clock.date)
-    try await store.forEachPage(of: filter, after: id, tasksUpTo: now) { found += $0 }
-    return found
+    return try await store.tasks(
+      matching: replacingQueueName(in: filter),
+      after: id,
+      limit: limit,
+      newestFirst: newestFirst,
+      tasksUpTo: TaskIDGenerator.latest(before: clock.date)
+    )
+  }
+
+  /// Returns the number of tasks in the store, by queue, name and state.
+  ///
+  /// This also counts the tasks of queues that were not added to this group. The name of the queue
+  /// `"default"` is empty, as in ``TaskRecord/queue``. The group keeps the last census, and
+  /// concurrent calls share one look-up, as with ``TaskQueue/census(maxAge:)``.
+  ///
+  /// - Parameter maxAge: how long ago the returned census may have been looked up; by default 10
+  ///   seconds.
+  /// - Returns: The census.
+  /// - Throws: The error that keeps the store from being opened or read.
+  public func census(maxAge: Duration = .seconds(10)) async throws -> TaskCensus {
+    try await store.open()
+    return try await censuses.census(maxAge: maxAge) {
+      try await store.census(at: clock.date.storable)
+    }
   }
 
   /// Returns a copy of a filter with the stored name of its queue.

@@ -36,14 +36,38 @@ extension TaskQueue {
   ///   - filter: which tasks to return.
   ///   - id: the last task of the previous page; `nil` for the first page.
   ///   - limit: the maximum number of tasks; by default all of them. A negative number means none.
-  /// - Returns: the tasks that match the filter, in the order of enqueueing.
+  ///   - newestFirst: whether the tasks that were enqueued last come first.
+  /// - Returns: the tasks that match the filter, in the order of enqueueing, or in reverse.
   /// - Throws: any error of the store.
   public nonisolated func tasks(
     matching filter: TaskFilter = .unfinished,
     after id: TaskID? = nil,
-    limit: Int? = nil
+    limit: Int? = nil,
+    newestFirst: Bool = false
   ) async throws -> [TaskRecord] {
-    try await core.opened.tasks(matching: filter, after: id, limit: limit)
+    try await core.opened.tasks(
+      matching: filter,
+      after: id,
+      limit: limit,
+      newestFirst: newestFirst
+    )
+  }
+
+  /// Returns the number of the queue's tasks, by name and state.
+  ///
+  /// To count the tasks of all queues in a store, call ``TaskQueueGroup/census(maxAge:)``.
+  ///
+  /// The queue keeps the last census. Concurrent calls share one look-up, and if the caller of one
+  /// of them is cancelled, the others still return.
+  ///
+  /// - Parameter maxAge: how long ago the returned census may have been looked up; by default 10
+  ///   seconds. With zero, the call looks up a new one, unless a look-up is under way.
+  /// - Returns: the census.
+  /// - Throws: any error of the store.
+  public nonisolated func census(
+    maxAge: Duration = .seconds(10)
+  ) async throws -> TaskCensus {
+    try await core.opened.census(maxAge: maxAge)
   }
 
   /// Returns a task that was enqueued earlier, possibly by another process.
@@ -61,6 +85,56 @@ extension TaskQueue {
 extension Persistence {
   /// The number of tasks per page, small enough not to delay other users of the store.
   private var pageSize: Int { 500 }
+
+  /// Looks up all tasks, one page at a time, and counts them.
+  public func census(at now: Date) async throws -> TaskCensus {
+    var rows: [TaskCensus.Row] = []
+    var limit = 10_000
+    let own = TaskIDGenerator.latest(before: now)
+    try await forEachPage(of: TaskFilter(queue: nil), after: nil, tasksUpTo: own) { page in
+      rows += page.map { TaskCensus.Row(counting: $0, at: now) }
+      guard rows.count > limit else { return }
+      rows = TaskCensus(date: now, rows: rows).rows
+      limit = 2 * rows.count + 10_000
+    }
+    return TaskCensus(date: now, rows: rows)
+  }
+
+  /// Returns the tasks that match a filter, up to a limit; without one, those that exist now.
+  ///
+  /// `own` is an ID that is no less than the IDs of most tasks in the store.
+  func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int?,
+    newestFirst: Bool,
+    tasksUpTo own: TaskID
+  ) async throws -> [TaskRecord] {
+    if let limit {
+      return try await tasks(
+        matching: filter,
+        after: id,
+        limit: max(0, limit),
+        newestFirst: newestFirst
+      )
+    }
+    var found: [TaskRecord] = []
+    guard newestFirst else {
+      try await forEachPage(of: filter, after: id, tasksUpTo: own) { found += $0 }
+      return found
+    }
+    // Tasks that are added later come before the first page.
+    while true {
+      let page = try await tasks(
+        matching: filter,
+        after: found.last?.id ?? id,
+        limit: pageSize,
+        newestFirst: true
+      )
+      guard !page.isEmpty else { return found }
+      found += page
+    }
+  }
 
   /// Calls the body with the tasks that match a filter and exist now, one page at a time.
   ///

@@ -33,9 +33,12 @@ final class RetryingStore: StoreWrapper {
   func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
-    try await retrying { try await base.tasks(matching: filter, after: id, limit: limit) }
+    try await retrying {
+      try await base.tasks(matching: filter, after: id, limit: limit, newestFirst: newestFirst)
+    }
   }
 
   func count(matching filter: TaskFilter) async throws -> Int {
@@ -44,6 +47,10 @@ final class RetryingStore: StoreWrapper {
 
   func contains(_ filter: TaskFilter) async throws -> Bool {
     try await retrying { try await base.contains(filter) }
+  }
+
+  func census(at now: Date) async throws -> TaskCensus {
+    try await retrying { try await base.census(at: now) }
   }
 
   func value(named name: String) async throws -> [UInt8]? {

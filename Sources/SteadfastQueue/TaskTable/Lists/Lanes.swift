@@ -22,12 +22,20 @@ struct Lanes: Sendable {
     /// lane.
     fileprivate(set) var main: Int
     /// In a main lane, the indices of the other lanes of the name.
-    fileprivate var variants: [Int] = []
+    fileprivate(set) var variants: [Int] = []
     /// The index of the queue in ``Lanes/queues``.
     fileprivate(set) var queue = 0
     fileprivate(set) var ready = SortedList<TaskTable.ReadyNode>()
     /// In a main lane, all parked tasks of the name.
     fileprivate(set) var parked = SortedList<TaskTable.Node>()
+    /// In a main lane, all waiting tasks of the name that other tasks prevent from being claimed.
+    fileprivate(set) var held = SortedList<TaskTable.DateNode>()
+    /// In a main lane, all suspended tasks of the name that are ready.
+    fileprivate(set) var waking = SortedList<TaskTable.DateNode>()
+    /// In a main lane, the number of tasks with the name in each state.
+    fileprivate(set) var stateCounts = StateCounts()
+    /// In a main lane, the number of waiting tasks with the name that were postponed.
+    fileprivate(set) var retryingCount = 0
     /// In a main lane, the number of tasks with the name, in any state; in another lane, the number
     /// of tasks with the name and the requirements.
     ///
@@ -178,16 +186,41 @@ struct Lanes: Sendable {
 
   // MARK: Tasks
 
-  mutating func insertReady(_ node: TaskTable.ReadyNode, in lane: Int) {
+  /// Adds `change`, which may be negative, to the number of tasks like this one with the name of a
+  /// lane.
+  mutating func changeCount(of record: TaskRecord, by change: Int, in lane: Int) {
+    let main = all[lane].main
+    all[main].stateCounts[record.state] += change
+    if record.state == .waiting, record.isPostponed { all[main].retryingCount += change }
+  }
+
+  mutating func insertReady(_ node: TaskTable.ReadyNode, in lane: Int, isSuspended: Bool) {
     all[lane].ready.insert(node)
+    if isSuspended { all[all[lane].main].waking.insert(node.byDate) }
     if all[lane].rank.map({ node < $0 }) ?? true { updateRank(of: lane) }
   }
 
   /// - Returns: Whether the task was in the lane.
   mutating func removeReady(_ node: TaskTable.ReadyNode, from lane: Int) -> Bool {
     let wasThere = all[lane].ready.remove(node)
+    removeWaking(node, from: lane)
     if all[lane].rank == node { updateRank(of: lane) }
     return wasThere
+  }
+
+  /// Removes a task from the suspended tasks of its name, if it is one of them.
+  private mutating func removeWaking(_ node: TaskTable.ReadyNode, from lane: Int) {
+    let main = all[lane].main
+    if !all[main].waking.isEmpty { all[main].waking.remove(node.byDate) }
+  }
+
+  mutating func insertHeld(_ node: TaskTable.DateNode, in lane: Int) {
+    all[all[lane].main].held.insert(node)
+  }
+
+  /// - Returns: Whether the task was in the lane.
+  mutating func removeHeld(_ node: TaskTable.DateNode, from lane: Int) -> Bool {
+    all[all[lane].main].held.remove(node)
   }
 
   mutating func insertParked(_ node: TaskTable.Node, in lane: Int) {
@@ -293,7 +326,7 @@ extension Lanes {
 
   /// Removes the first ready task of the lane that `nextLane(in:)` returned.
   mutating func takeFirst(of lane: Int, in search: inout Search, usesQuota: Bool) {
-    all[lane].ready.popFirst()
+    if let first = all[lane].ready.popFirst() { removeWaking(first, from: lane) }
     updateRank(of: lane)
     if usesQuota { all[all[lane].main].quota.count -= 1 }
     if search.listed != nil {

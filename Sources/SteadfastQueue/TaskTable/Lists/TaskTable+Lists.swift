@@ -1,6 +1,7 @@
 import SystemFoundation
 
-/// The sorted lists of waiting, ready, parked and ended tasks. Each task is in at most one of them.
+/// The sorted lists of waiting, ready, held, parked and ended tasks. Each task is in at most one of
+/// them.
 ///
 /// While a staged change reserves a waiting or a ready task, the task is in no list, so that no
 /// claim finds it. A parked or an ended task stays in its list.
@@ -34,14 +35,22 @@ extension TaskTable {
     switch state {
     case .waiting, .suspended:
       if entries[slot].record.keyRole == .successor || entries[slot].isHeld {
-        return setPlace(.held, of: slot)
+        setPlace(.held, of: slot)
+        guard state == .waiting else { return }
+        lanes.insertHeld(dateNode(of: slot), in: entries[slot].lane)
+        entries[slot].isInList = true
+        return
       }
       if state == .suspended, !entries[slot].record.hasDueDate {
         return setPlace(.suspended, of: slot)
       }
       if entries[slot].record.availableDate <= cutoff {
         setPlace(.ready, of: slot)
-        lanes.insertReady(readyNode(of: slot), in: entries[slot].lane)
+        lanes.insertReady(
+          readyNode(of: slot),
+          in: entries[slot].lane,
+          isSuspended: state == .suspended
+        )
       } else {
         setPlace(.waiting, of: slot)
         waiting.insert(dateNode(of: slot))
@@ -89,7 +98,9 @@ extension TaskTable {
     case .finished:
       let record = entries[slot].record
       wasThere = ended.remove(node, record.state, in: lanes[lane].queue, until: record.prunableDate)
-    case .staged, .held, .leased, .suspended, .paused:
+    case .held:
+      wasThere = lanes.removeHeld(dateNode(of: slot), from: lane)
+    case .staged, .leased, .suspended, .paused:
       wasThere = false
     }
     precondition(wasThere, "a task was changed before it was removed from its list")
@@ -184,6 +195,9 @@ extension TaskTable {
     let slot: Int
     let position: UInt64
 
+    /// A node after those of all tasks.
+    static var last: Node { Node(slot: .max, position: .max) }
+
     static func < (left: Node, right: Node) -> Bool {
       left.position != right.position ? left.position < right.position : left.slot < right.slot
     }
@@ -195,6 +209,8 @@ extension TaskTable {
     let priority: Int
     let date: Date
     let node: Node
+
+    var byDate: DateNode { DateNode(date: date, node: node) }
 
     static func < (left: ReadyNode, right: ReadyNode) -> Bool {
       if left.priority != right.priority { return left.priority > right.priority }

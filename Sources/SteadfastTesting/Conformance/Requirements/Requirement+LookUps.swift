@@ -27,6 +27,17 @@ extension PersistenceConformance.Requirement {
         + "the requested number.",
       check: checkPagesOfLookUps
     ),
+    Self(
+      "find.newest",
+      "A look-up of the newest tasks returns the pages of the oldest tasks in reverse.",
+      check: checkPagesOfNewestTasks
+    ),
+    Self(
+      "find.census",
+      "A census has the same numbers and dates as the tasks that a look-up returns, for each queue, "
+        + "name and state, in the order of their bytes.",
+      check: checkCensus
+    ),
   ]
 
   private static func checkFilters(in store: StoreProbe) async throws {
@@ -122,19 +133,7 @@ extension PersistenceConformance.Requirement {
   }
 
   private static func checkPagesOfLookUps(in store: StoreProbe) async throws {
-    // IDs are compared by their high halves, then by their low halves, as unsigned numbers.
-    let halves: [UInt64] = [0, 1, .max / 2, .max / 2 + 1, .max]
-    let ids = halves.flatMap { high in halves.map { TaskID(high: high, low: $0) } }
-    for (number, id) in ids.shuffledForCheck().enumerated() {
-      let record = TaskRecord(
-        id: id,
-        name: number % 2 == 0 ? "A" : "B",
-        payload: StoredPayload([], format: .binary),
-        createdDate: .second(0),
-        availableDate: .second(0)
-      )
-      try await store.apply(.insert(record, onDuplicate: .keep))
-    }
+    let ids = try await insertTasksWithUnusualIDs(in: store)
     try store.expect("the tasks", try await store.tasks().map(\.id), ids)
     var found: [TaskID] = []
     while found.count < ids.count {
@@ -152,6 +151,94 @@ extension PersistenceConformance.Requirement {
     try store.expect("the page", rest, Array(ids.filter { $0 > after }.prefix(2)))
     let one = try await store.tasks(TaskFilter(ids: [ids[3]]), after: ids[3]).map(\.id)
     try store.expect("the page", one, [])
+  }
+
+  private static func checkPagesOfNewestTasks(in store: StoreProbe) async throws {
+    let ids = Array(try await insertTasksWithUnusualIDs(in: store).reversed())
+    let filters = [
+      TaskFilter(), TaskFilter(states: [.waiting]), TaskFilter(ids: Set(ids)),
+      TaskFilter(names: ["A", "B"], states: TaskState.unfinished),
+    ]
+    for filter in filters {
+      var found: [TaskID] = []
+      while found.count < ids.count {
+        let page = try await store.tasks(filter, after: found.last, limit: 4, newestFirst: true)
+        let expected = ids.dropFirst(found.count).prefix(4)
+        try store.expect("the page", page.map(\.id), Array(expected))
+        found += page.map(\.id)
+      }
+      let last = try await store.tasks(filter, after: ids.last, newestFirst: true)
+      try store.expect("the last page", last.map(\.id), [])
+    }
+    let after = TaskID(high: 1, low: 2)
+    let rest = try await store.tasks(after: after, limit: 2, newestFirst: true).map(\.id)
+    try store.expect("the page", rest, Array(ids.filter { $0 < after }.prefix(2)))
+    let none = try await store.tasks(limit: 0, newestFirst: true).map(\.id)
+    try store.expect("the page with the limit 0", none, [])
+  }
+
+  private static func checkCensus(in store: StoreProbe) async throws {
+    try await store.expectCensus(of: [], at: .second(0))
+    _ = try await insertTaskOfEachState(in: store)
+    // These tasks are claimed later; the last two stay suspended.
+    for number in 11...16 { try await store.insert(.numbered(number, name: "B")) }
+    let leases = try await store.claim(6, names: ["B": 6]).tasks.map(\.lease)
+    try store.expect("the claimed tasks", leases.map(\.id.number), Array(11...16))
+    try await store.apply(
+      .retry(leases[0], availableDate: .second(60), retryCount: 1, failure: .at(1))
+    )
+    try await store.apply(
+      .retry(leases[1], availableDate: .second(20), retryCount: 0, failure: nil)
+    )
+    try await store.apply(.suspend(leases[2], until: .second(5), awaiting: []))
+    try await store.apply(.suspend(leases[3], until: .second(80), awaiting: []))
+    for (number, name) in ["e\u{301}", "\u{e9}", "e", "B", "B"].enumerated() {
+      let record = TaskRecord.numbered(
+        20 + number,
+        name: name,
+        priority: number - 2,
+        at: Double(10 * number),
+        version: 1 + number % 2
+      )
+      try await store.insert(record)
+      for (index, queue) in ["\u{e9}", "e\u{301}", "f"].enumerated() {
+        let other = TaskRecord.numbered(30 + 10 * number + index, name: name, at: 15)
+        try await store.insert(other.replacing(queue: queue))
+      }
+    }
+    // Some tasks are held back by others.
+    for number in 81...83 {
+      try await store.insert(.numbered(number, name: "C", at: Double(number - 80), order: "o"))
+    }
+    try await store.insert(
+      TaskRecord.numbered(84, name: "C", at: 4).with { $0.dependencies.tasks = [.numbered(81)] }
+    )
+    for seconds in [-1, 0, 1, 2, 3.5, 4, 5, 15, 20, 59, 60, 100] as [Double] {
+      let tasks = try await store.tasks(TaskFilter(queue: nil))
+      try await store.expectCensus(of: tasks, at: .second(seconds))
+      // A claim may make tasks ready whose dates have come, and the clock may be set back later.
+      if seconds == 5 { _ = try await store.claim(1, names: ["C": 1], at: 30) }
+    }
+  }
+
+  /// Inserts tasks whose IDs are compared by their high halves, then by their low halves, as
+  /// unsigned numbers.
+  ///
+  /// - Returns: The IDs of the tasks, in order.
+  private static func insertTasksWithUnusualIDs(in store: StoreProbe) async throws -> [TaskID] {
+    let halves: [UInt64] = [0, 1, .max / 2, .max / 2 + 1, .max]
+    let ids = halves.flatMap { high in halves.map { TaskID(high: high, low: $0) } }
+    for (number, id) in ids.shuffledForCheck().enumerated() {
+      let record = TaskRecord(
+        id: id,
+        name: number % 2 == 0 ? "A" : "B",
+        payload: StoredPayload([], format: .binary),
+        createdDate: .second(0),
+        availableDate: .second(0)
+      )
+      try await store.apply(.insert(record, onDuplicate: .keep))
+    }
+    return ids
   }
 }
 

@@ -232,9 +232,10 @@ extension HistoryRecorder {
   public func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
-    try await base.tasks(matching: filter, after: id, limit: limit)
+    try await base.tasks(matching: filter, after: id, limit: limit, newestFirst: newestFirst)
   }
 
   /// Returns the number of tasks of the underlying store that match a filter.
@@ -249,6 +250,13 @@ extension HistoryRecorder {
   /// - Throws: The underlying store's error.
   public func contains(_ filter: TaskFilter) async throws -> Bool {
     try await base.contains(filter)
+  }
+
+  /// Returns the census of the underlying store.
+  ///
+  /// - Throws: The underlying store's error.
+  public func census(at now: Date) async throws -> TaskCensus {
+    try await base.census(at: now)
   }
 
   /// Returns the bytes that the underlying store has under a name.

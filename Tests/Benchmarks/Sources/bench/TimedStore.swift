@@ -1,3 +1,4 @@
+import Foundation
 import SteadfastQueue
 import Synchronization
 
@@ -53,6 +54,8 @@ final class TimedStore: Persistence {
 
   func claim(_ request: ClaimRequest) async throws -> Claim { try await base.claim(request) }
 
+  func census(at now: Date) async throws -> TaskCensus { try await base.census(at: now) }
+
   func value(named name: String) async throws -> [UInt8]? { try await base.value(named: name) }
 
   func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])] {
@@ -64,11 +67,24 @@ final class TimedStore: Persistence {
   func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
-    guard limit > 1 else { return try await base.tasks(matching: filter, after: id, limit: limit) }
+    guard limit > 1 else {
+      return try await base.tasks(
+        matching: filter,
+        after: id,
+        limit: limit,
+        newestFirst: newestFirst
+      )
+    }
     let start = Self.threadTime
-    let page = try await base.tasks(matching: filter, after: id, limit: limit)
+    let page = try await base.tasks(
+      matching: filter,
+      after: id,
+      limit: limit,
+      newestFirst: newestFirst
+    )
     let time = Self.threadTime - start
     pages.withLock { $0.append(time) }
     return page

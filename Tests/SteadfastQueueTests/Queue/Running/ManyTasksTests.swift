@@ -31,9 +31,15 @@ private final class CountingStore: ForwardingStore {
   func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
-    let tasks = try await base.tasks(matching: filter, after: id, limit: limit)
+    let tasks = try await base.tasks(
+      matching: filter,
+      after: id,
+      limit: limit,
+      newestFirst: newestFirst
+    )
     counted.withLock { $0.listed += tasks.count }
     return tasks
   }

@@ -98,6 +98,7 @@ import Testing
       #expect(isStored)
       #expect(try await queue.tasks().count == 1)
       #expect(try await queue.count == 1)
+      #expect(try await queue.census().rows.map(\.count) == [1])
       #expect(try await queue.value(named: "a") == nil)
       #expect(try await queue.memory(of: task.id).isEmpty)
       #expect(try await task.outcome() == .succeeded)

@@ -1,3 +1,4 @@
+import Foundation
 import SteadfastQueue
 import Synchronization
 
@@ -35,6 +36,8 @@ final class ClaimTimes: Persistence {
     try await base.apply(batch, durability: durability)
   }
 
+  func census(at now: Date) async throws -> TaskCensus { try await base.census(at: now) }
+
   func value(named name: String) async throws -> [UInt8]? { try await base.value(named: name) }
 
   func values(prefix: String) async throws -> [(name: String, bytes: [UInt8])] {
@@ -46,9 +49,10 @@ final class ClaimTimes: Persistence {
   func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
-    limit: Int
+    limit: Int,
+    newestFirst: Bool
   ) async throws -> [TaskRecord] {
-    try await base.tasks(matching: filter, after: id, limit: limit)
+    try await base.tasks(matching: filter, after: id, limit: limit, newestFirst: newestFirst)
   }
 
   func count(matching filter: TaskFilter) async throws -> Int {

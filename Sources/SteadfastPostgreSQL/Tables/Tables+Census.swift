@@ -1,0 +1,24 @@
+#if PostgreSQL
+import SteadfastDatabases
+
+extension Connection {
+  /// The statement that counts all tasks.
+  ///
+  /// The server reads only indexes, each of which contains all columns of its part.
+  static let census = [
+    "is_ready and available_date = coalesce(due_date, created_date)",
+    "is_ready and available_date <> coalesce(due_date, created_date)",
+    "state <> 'running' and not is_ready",
+    "state = 'running'",
+  ].map { condition in
+    """
+    select queue, name, state, count(*),
+      count(*) filter (where state = 'waiting' and available_date <= $1),
+      count(*) filter (where state = 'waiting' and put_off),
+      min(available_date) filter (where state = 'waiting' and available_date <= $1)
+    from steadfast_task where \(condition)
+    group by queue, name, state
+    """
+  }.joined(separator: "\nunion all\n")
+}
+#endif
