@@ -276,8 +276,10 @@ extension Document {
     case .broad(.prune(let state, let date, let count, let now, let queue)):
       prune(state, in: queue, endedBefore: date, keeping: count, now)
     case .broad(.rebase(let date)): rebase(to: date)
-    // Only one queue uses this store, so its claims have no end.
+    // Only one queue uses this store, so its claims have no end, and no other
+    // process stores commands.
     case .extend: break
+    case .command: return .stale
     case .setValue(let name, _, let new): values[Array(name.utf8)] = new
     case .memory(.remember(let lease, let name, let value)):
       return remember(lease, name, value)

@@ -183,6 +183,10 @@ private struct FilterCondition {
     if let metadata = filter.metadata { add(metadata) }
     if let isPostponed = filter.isPostponed { add("put_off = $", .flag(isPostponed)) }
     if let remembers = filter.remembers { add("(memory_size > 0) = $", .flag(remembers)) }
+    if let hasCommand = filter.hasCommand {
+      conditions.append(hasCommand ? "command is not null" : "command is null")
+      if hasCommand, filter.ids == nil { index = "steadfast_command" }
+    }
     if let dates = filter.availableDates {
       add("available_date >= $", .date(dates.lowerBound))
       add("available_date < $", .date(dates.upperBound))

@@ -47,7 +47,7 @@ package enum TaskColumns {
     "state", "retry_count", "interruption_count", "last_error", "failed_date", "earlier_failures",
     "put_off", "memory_size", "finished_date", "dependency_rule", "follower", "cause",
     "name_count", "batch_total", "batch_succeeded", "batch_failed", "counted_from", "metadata",
-    "parked_version", "claim_holder", "claim_date", "lease_end",
+    "parked_version", "claim_holder", "claim_date", "lease_end", "command",
   ]
 
   /// The number of columns, which is also the number of the first column after them.
@@ -131,6 +131,7 @@ extension TaskRow {
           endDate: unlessNull(42, date)
         )
       },
+      command: unlessNull(43, text).flatMap(StoredCommand.init),
       isPostponed: flag(27),
       finishedDate: unlessNull(29, date)
     )
@@ -288,6 +289,8 @@ struct TaskEntry {
   let isNamed: Bool
   /// The order key as ``StoredKey`` stores it, with the name of the queue.
   let orderKey: String?
+  /// The command that the process which performs the task must carry out.
+  let command: StoredCommand?
   private let token: UInt64?
 
   fileprivate init(_ id: TaskID, _ row: some TaskRow) throws {
@@ -302,6 +305,7 @@ struct TaskEntry {
     orderKey = row.unlessNull(7, row.text)
     token = row.token(8)
     isNamed = row.flag(9)
+    command = row.unlessNull(10, row.text).flatMap(StoredCommand.init)
   }
 
   /// Whether another task waits for this task, or this task belongs to a batch.
@@ -309,6 +313,15 @@ struct TaskEntry {
 
   /// Whether the task has expired, and a later task has taken its unique key.
   var isDisplaced: Bool { uniqueKey != nil && keyRole == nil && !state.isFinished }
+
+  /// Returns the outcome of a change that ends the attempt without success, if the task has a
+  /// command that the target's lease does not have; `nil` if the change may be made.
+  func refusal(of target: TaskTarget) -> ChangeOutcome? {
+    guard let command, case .claimed(let lease) = target, lease.command != command else {
+      return nil
+    }
+    return .commanded(command)
+  }
 
   /// Returns whether a target matches the task: the target's lease is the current lease, or the
   /// target has no lease and the task is in a state that `isAllowed` accepts.
@@ -361,7 +374,7 @@ extension TaskTables {
       """
       select state, name, unique_key, key_role, follower, memory_size, priority, order_key,
         lease_token,
-        exists (select 1 from steadfast_dependency where dependency = $1 and is_named)
+        exists (select 1 from steadfast_dependency where dependency = $1 and is_named), command
       from steadfast_task where id = $1 for update
       """,
       .id(id)

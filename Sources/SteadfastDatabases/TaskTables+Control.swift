@@ -199,7 +199,7 @@ extension TaskStatements {
       last_error = null, failed_date = null, earlier_failures = null, finished_date = null,
       expiry_date = case when expiry_date <= $2 then null else expiry_date end,
       key_role = case when unique_key is not null then coalesce(key_role, 'holder') end,
-      cause = null, position = listed.place, lease_token = null, lease_end = null
+      cause = null, position = listed.place, lease_token = null, lease_end = null, command = null
     \(isListed)
     """
 

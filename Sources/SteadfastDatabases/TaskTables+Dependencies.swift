@@ -168,7 +168,7 @@ extension TaskTables {
       try database.send(
         """
         update steadfast_task set state = 'cancelled', finished_date = $2, key_role = null,
-          has_turn = false
+          has_turn = false, command = null
         where id = any ($1)
         """,
         forEach: ids,

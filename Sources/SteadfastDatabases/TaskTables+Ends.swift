@@ -8,6 +8,7 @@ extension TaskTables {
       return .done
     }
     guard let entry = try entryToChange(target, in: TaskState.unclaimed) else { return .stale }
+    if end.state != .succeeded, let refusal = entry.refusal(of: target) { return refusal }
     let others =
       entry.affectsOtherTasks && end.state != .succeeded
       ? try tasksToCancel(ifTaskFails: entry.id) : []
@@ -17,7 +18,7 @@ extension TaskTables {
       try database.send(
         """
         update steadfast_task set state = $2, finished_date = $3, key_role = null,
-          has_turn = false, lease_token = null, lease_end = null
+          has_turn = false, lease_token = null, lease_end = null, command = null
         where id = $1
         """,
         .id(entry.id),
@@ -99,6 +100,22 @@ extension TaskTables {
     return .done
   }
 
+  func replaceCommand(
+    of id: TaskID,
+    _ old: StoredCommand?,
+    by new: StoredCommand?
+  ) throws -> ChangeOutcome {
+    guard let entry = try entryToChange(.unclaimed(id), in: [.running]), entry.command == old else {
+      return .stale
+    }
+    try database.send(
+      "update steadfast_task set command = $2 where id = $1",
+      .id(id),
+      .text(new?.rawValue)
+    )
+    return .done
+  }
+
   /// Changes the row of a task that stays, and ends its claim.
   func move(_ entry: TaskEntry, _ move: RowMove) throws {
     try database.send(
@@ -172,7 +189,7 @@ extension TaskStatements {
       counted_from = case when $3::boolean or $4 is not null then $5 else counted_from end,
       put_off = coalesce($6, put_off), retry_count = coalesce($7, retry_count),
       interruption_count = case when $8::boolean then 0 else interruption_count end,
-      lease_token = null, lease_end = null
+      lease_token = null, lease_end = null, command = null
     where id = $1
     """
 

@@ -301,7 +301,7 @@ extension TaskStatements {
     update steadfast_task set payload = $2, format = $3, schema_version = $4,
       priority = $5, max_retries = $6, uses_backoff = $7,
       tags = $8, time_limit = $9, expiry_date = $10, conditions = $15,
-      metadata = $17::text::jsonb,
+      metadata = $17::text::jsonb, command = null,
       unique_until = $11, latest_date = coalesce(latest_date, $12),
       state = case when state in ('parked', 'suspended') then 'waiting' else state end,
       available_date = case

@@ -29,6 +29,7 @@ extension TaskTables {
     countedFrom origin: Date?
   ) throws -> ChangeOutcome {
     guard let entry = try entryToChange(lease) else { return .stale }
+    if let refusal = entry.refusal(of: .claimed(lease)) { return refusal }
     try database.send(
       """
       update steadfast_task set
@@ -36,7 +37,7 @@ extension TaskTables {
         available_date = case when come.has_come then created_date else $2 end,
         counted_from = case when come.has_come then null else $4::timestamptz end,
         interruption_count = 0, put_off = false, position = nextval('steadfast_place'),
-        lease_token = null, lease_end = null
+        lease_token = null, lease_end = null, command = null
       from (
         select exists (
           select 1 from steadfast_memory /*sqlite indexed by sqlite_autoindex_steadfast_memory_1 */

@@ -106,6 +106,7 @@ extension TaskTables {
       return try self.update(id, with: update, payload: prepared.payload)
     case .remove(let id): return try remove(id)
     case .extend(let lease, let duration): return try extend(lease, for: duration)
+    case .command(let id, let old, let new): return try replaceCommand(of: id, old, by: new)
     case .memory(.remember(let lease, let name, let value)):
       return try remember(lease, named: name, value: value)
     case .memory(.suspend(let lease, let date, let names, let origin)):
@@ -126,6 +127,7 @@ extension TaskTables {
   private func move(_ target: TaskTarget, _ move: TaskMove) throws -> ChangeOutcome {
     let entry = try entryToChange(target) { $0 != .running && move.state(from: $0) != nil }
     guard let entry, let state = move.state(from: entry.state) else { return .stale }
+    if let refusal = entry.refusal(of: target) { return refusal }
     if let failure = move.failure { try recordFailure(failure, of: entry) }
     if move.takesKey, let date = move.availableDate {
       return try restart(entry, at: date, forgetsMemory: move.forgetsMemory)
@@ -270,7 +272,9 @@ extension ChangeOutcome {
   var ofRefusedBatch: ChangeOutcome {
     switch self {
     case .done, .doneWithConsequences, .replaced, .superseded: .batchRefused
-    case .duplicate, .unmetDependency, .identityTaken, .stale, .batchRefused, .valueDiffers: self
+    case .duplicate, .unmetDependency, .identityTaken, .stale, .commanded, .batchRefused,
+      .valueDiffers:
+      self
     @unknown default: .batchRefused
     }
   }

@@ -4,10 +4,11 @@
 
 PROGRAM is ComputeWorker, built with the trait of the store. Four handlers compute for two and a half
 leases. Each task is performed once, by one process or two, and none is abandoned. A shutdown with a
-limit ends in time.
+limit ends in time. Then four processes perform 1,000 tasks that only wait, and a fifth cancels them.
 """
 
 import argparse
+import collections
 import pathlib
 import queue
 import signal
@@ -19,6 +20,8 @@ from worker import Worker
 
 TASKS = 4
 LIMIT = 5
+WAITING = 1000
+WAITING_POLL = 120
 
 
 class Store:
@@ -29,12 +32,12 @@ class Store:
         return subprocess.run(
             self.command + list(arguments), text=True, capture_output=True, timeout=60, check=True)
 
-    def fill(self):
-        self.run("fill", str(TASKS))
+    def fill(self, count=TASKS):
+        self.run("fill", str(count))
 
-    def workers(self, count):
+    def workers(self, count, command="work"):
         lines = queue.Queue()
-        return [Worker(self.command + ["work"], lines) for _ in range(count)], lines
+        return [Worker(self.command + [command], lines) for _ in range(count)], lines
 
 
 def next_line(lines):
@@ -72,6 +75,31 @@ def check_shutdown(score, store):
                 "tasks that had not begun wait, and none counts as interrupted:", str(left))
 
 
+def check_cancelled(score, store):
+    """A process cancels all tasks that four others perform; only hints tell them in time."""
+    store.fill(WAITING)
+    workers, lines = store.workers(4, "wait")
+    seen = collections.Counter(next_line(lines) for _ in range(WAITING))
+    start = time.perf_counter()
+    count = store.run("cancel").stdout.strip()
+    ends = [lines.get(timeout=60) for _ in range(WAITING)]
+    times = sorted(date - start for _, _, date in ends)
+    seen.update(line for _, line, _ in ends)
+    for worker in workers:
+        worker.process.send_signal(signal.SIGTERM)
+    codes = [worker.process.wait(timeout=60) for worker in workers]
+    score.check(count == str(WAITING), "one call cancels the tasks of all processes:", count)
+    expected = {f"{word} {number}" for word in ("begins", "ends") for number in range(WAITING)}
+    score.check(set(seen) == expected and max(seen.values()) == 1,
+                "each task begins once, and is cut short:", str(len(seen)))
+    score.check(times[-1] < WAITING_POLL / 4, "hints cut them short in time:", f"{times[-1]:.1f} s")
+    left = collections.Counter(store.run("list").stdout.split("\n")[:-1])
+    score.check(left == {"cancelled 0": WAITING}, "all of them are cancelled:", str(left))
+    score.check(codes == [0] * 4, "the processes end well:", str(codes))
+    print(f"{WAITING} running tasks, cancelled by another process: half within {times[WAITING // 2]:.2f} s, "
+          f"95 % within {times[WAITING * 95 // 100]:.2f} s, all within {times[-1]:.2f} s", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
@@ -85,6 +113,7 @@ def main():
         check_once(score, store("one"), 1)
         check_once(score, store("two"), 2)
         check_shutdown(score, store("ending"))
+        check_cancelled(score, store("cancelled"))
     score.close()
 
 

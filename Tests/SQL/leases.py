@@ -1,7 +1,7 @@
 """Checks of the statements about claims that run out, by the store's clock."""
 
 from engines import identity
-from store import claim, expect, put, tasks
+from store import claim, expect, move, put, tasks
 
 
 def token(session, task):
@@ -49,5 +49,28 @@ def extensions(engine):
     expect(time_left(session), None)
 
 
-CHECKS = [clocks, extensions]
+def commands(engine):
+    """A running task gets a command if it has the expected one, and keeps it until it moves."""
+    session = engine.reset()
+    for task in (1, 2):
+        put(session, task, None)
+
+    def command(task, old, new):
+        return len(session.run("command", identity(task), old, new))
+
+    def found():
+        return [command for _, command in session.run("target", identity(1), token(session, 1))]
+
+    expect(claim(session, 50, limit=1, clock=0), [1])
+    expect(found(), [None])
+    expect((command(1, "pause", "cancel"), command(1, None, "pause"), command(1, None, "cancel")), (0, 1, 0))
+    expect((found(), command(1, "pause", "release"), found()), (["pause"], 1, ["release"]))
+    expect((command(2, None, "cancel"), command(9, None, "cancel")), (0, 0))
+    expect(claim(session, 50, clock=30), [1, 2])
+    expect(found(), ["release"])
+    move(session, 1, "waiting")
+    expect((tasks(session, "command"), command(1, None, "cancel")), ([(1, None), (2, None)], 0))
+
+
+CHECKS = [clocks, extensions, commands]
 ONLY_IN_POSTGRESQL = []

@@ -194,7 +194,7 @@ def fail(session, task, reason):
 
 def target(session, task, token=None):
     """The state of a task that a lease or, without one, an identity names."""
-    return [state for (state,) in session.run("target", identity(task), token)]
+    return [state for state, _ in session.run("target", identity(task), token)]
 
 
 def move(session, task, state, second=0):

@@ -193,7 +193,7 @@ extension [ExactText: FreedTasks] {
     case .move(_, let move) where move.kind == .retry: move.availableDate.map { ofAll.add($0) }
     case .memory(.suspend(_, let date, awaiting: [], _)): ofAll.add(date)
     case .move(_, let move) where move.kind == .park || move.kind == .pause: break
-    case .end, .extend, .memory(.remember), .setValue, .broad(.prune), .remove: break
+    case .end, .extend, .command, .memory(.remember), .setValue, .broad(.prune), .remove: break
     case .move, .update, .memory, .broad: ofAll.areAnywhere = true
     @unknown default:
       ofAll.areAnywhere = true

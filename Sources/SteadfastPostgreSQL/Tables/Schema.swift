@@ -580,6 +580,8 @@ extension Schema {
       add column parked_version bigint not null default (-9223372036854775807 - 1);
     alter table steadfast_task add column claim_holder text;
     alter table steadfast_task add column claim_date timestamptz;
+    alter table steadfast_task add column command text;
+    create index steadfast_command on steadfast_task (id) where command is not null;
     drop index steadfast_parked;
     create index steadfast_parked on steadfast_task (queue, name, parked_version)
       where state = 'parked';
@@ -601,7 +603,7 @@ extension Schema {
     + countingInsertion.replacingEach([
       (countedParameters, "\(countedParameters), new_metadata jsonb"),
       ("form is distinct from 1", "form is null or form not in (1, 2)"),
-      ("tags = new_tags,", "tags = new_tags, metadata = new_metadata,"),
+      ("tags = new_tags,", "tags = new_tags, metadata = new_metadata, command = null,"),
       ("put_off, name_count, counted_from)\n", "put_off, name_count, counted_from, metadata)\n"),
       (
         "case when available_at <> created_at then counted_at end)",

@@ -46,7 +46,8 @@ struct LockPlan {
     case .end(let target, _): add(failing: target.id)
     case .move(let target, let move) where move.takesKey: add(failing: target.id)
     case .remove(let id): add(failing: id)
-    case .move, .update, .extend, .memory: if let id = change.taskID { tasks.insert(id) }
+    case .move, .update, .extend, .command, .memory:
+      if let id = change.taskID { tasks.insert(id) }
     case .setValue(let name, _, _): values.insert(ExactText(name))
     case .broad: break
     @unknown default: break
@@ -235,6 +236,7 @@ extension Tables {
 
   private static let isPlain = """
     \(isRunning) and key_role is null and order_key is null and memory_size = 0
+      and command is null
       and name_count = 0 and batch_total is null and follower is null
       and not exists (select 1 from steadfast_dependency where dependency = task.id offset 0)
       and not exists (

@@ -109,10 +109,27 @@ public struct Lease: Sendable, Hashable {
   public let id: TaskID
   /// The number that distinguishes this claim of the task from earlier and later ones.
   public let token: UInt64
+  /// The command that a change with this lease carries out (``TaskChange/command(_:from:to:)``);
+  /// `nil` in the leases that a store returns.
+  ///
+  /// If the task has another command, a change that ends the attempt without success is skipped
+  /// (``ChangeOutcome/commanded(_:)``).
+  public var command: StoredCommand?
 
   /// Makes a lease; stores call it.
   public init(id: TaskID, token: UInt64) {
     self.id = id
     self.token = token
+  }
+
+  /// Returns whether both are leases of the same claim; ``command`` is ignored.
+  public static func == (left: Lease, right: Lease) -> Bool {
+    left.id == right.id && left.token == right.token
+  }
+
+  /// Hashes the ID and the token.
+  public func hash(into hasher: inout Hasher) {
+    hasher.combine(id)
+    hasher.combine(token)
   }
 }

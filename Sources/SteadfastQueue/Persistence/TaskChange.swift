@@ -3,7 +3,7 @@ public import SystemFoundation
 /// A change to a task or to a value; a queue decides on it, and a store stores it.
 ///
 /// The functions of this type, such as ``retry(_:availableDate:retryCount:failure:countedFrom:)``,
-/// make the changes that a queue sends. A store handles the nine kinds of changes: for example, it
+/// make the changes that a queue sends. A store handles the kinds of changes: for example, it
 /// moves all tasks alike, and a ``TaskMove`` says what becomes of the task's state, date and
 /// position.
 ///
@@ -85,6 +85,17 @@ public enum TaskChange: Sendable {
   ///
   /// Only stores that several queues share get this change.
   case extend(Lease, for: Duration)
+  /// The command for a claimed task is replaced, if it is the expected one; `nil` means no command.
+  ///
+  /// The process that performs the task carries out the command. Until then, a change that ends
+  /// the attempt without success (``leaseEndedWithoutSuccess``) is skipped, unless its
+  /// ``Lease/command`` is this one; the outcome is ``ChangeOutcome/commanded(_:)``. A change that
+  /// moves, suspends or ends the task also removes the command. When the claim expires, the command
+  /// stays, and the next claim returns it with the task.
+  ///
+  /// If the task is not running, or has another command than the expected one, the outcome is
+  /// ``ChangeOutcome/stale``. Only stores that several queues share get this change.
+  case command(TaskID, from: StoredCommand?, to: StoredCommand?)
   /// The memory of a task changes, or the task waits for its memory to change.
   case memory(MemoryChange)
   /// Any number of tasks change.
@@ -336,12 +347,24 @@ extension TaskChange {
     }
   }
 
+  /// The lease whose holder must know the command for the task, because the change ends the attempt
+  /// without success; `nil` if the change does not.
+  public var leaseEndedWithoutSuccess: Lease? {
+    switch self {
+    case .move(.claimed(let lease), _), .memory(.suspend(let lease, _, _, _)): lease
+    case .end(.claimed(let lease), let end): end.state == .succeeded ? nil : lease
+    default: nil
+    }
+  }
+
   /// The ID of the task that the change is for; `nil` for an insertion, and for a change that is
   /// not for exactly one task.
   package var taskID: TaskID? {
     switch self {
     case .move(let target, _), .end(let target, _): target.id
-    case .update(let id, _), .remove(let id), .memory(.complete(let id, _, _)): id
+    case .update(let id, _), .remove(let id), .memory(.complete(let id, _, _)),
+      .command(let id, _, _):
+      id
     case .extend, .memory(.remember), .memory(.suspend): lease?.id
     default: nil
     }
@@ -415,6 +438,9 @@ public enum ChangeOutcome: Sendable, Hashable {
   /// The lease is not the task's current one, the task does not exist, or its state does not allow
   /// the change.
   case stale
+  /// The change was skipped, because the task has this command, and the change does not carry it
+  /// out (``TaskChange/command(_:from:to:)``).
+  case commanded(StoredCommand)
   /// The change was skipped, because an insertion of the same batch could not be stored.
   ///
   /// No change of the batch is stored. All changes after that insertion may have this outcome.
@@ -447,7 +473,7 @@ extension ChangeOutcome {
   public var isDone: Bool {
     switch self {
     case .done, .doneWithConsequences: true
-    case .replaced, .superseded, .unmetDependency, .duplicate, .identityTaken, .stale,
+    case .replaced, .superseded, .unmetDependency, .duplicate, .identityTaken, .stale, .commanded,
       .valueDiffers, .batchRefused:
       false
     }
@@ -541,7 +567,7 @@ extension TaskChange {
         "the value to complete '\(name)' with is empty, like a value that is still awaited; give at "
           + "least one byte"
       )
-    case .remove: break
+    case .remove, .command: break
     }
   }
 }

@@ -46,6 +46,9 @@ public struct TaskFilter: Sendable, Hashable {
   /// If `true`, only tasks whose memory is not empty; if `false`, only tasks whose memory is empty
   /// (``TaskRecord/memorySize``).
   public var remembers: Bool?
+  /// If `true`, only tasks with a command that is still to be carried out; if `false`, only tasks
+  /// without one (``TaskRecord/command``).
+  public var hasCommand: Bool?
 
   /// Makes a filter; without criteria, every task of the queue matches.
   public init(
@@ -62,7 +65,8 @@ public struct TaskFilter: Sendable, Hashable {
     metadata: [String: String]? = nil,
     isPostponed: Bool? = nil,
     availableDates: Range<Date>? = nil,
-    remembers: Bool? = nil
+    remembers: Bool? = nil,
+    hasCommand: Bool? = nil
   ) {
     self.ids = ids
     self.queue = queue
@@ -78,6 +82,7 @@ public struct TaskFilter: Sendable, Hashable {
     self.isPostponed = isPostponed
     self.availableDates = availableDates
     self.remembers = remembers
+    self.hasCommand = hasCommand
   }
 
   /// Tasks that have not ended.
@@ -114,6 +119,7 @@ public struct TaskFilter: Sendable, Hashable {
       && (isPostponed.map { $0 == task.isPostponed } ?? true)
       && (availableDates?.contains(task.availableDate) ?? true)
       && (remembers.map { $0 == (task.memorySize > 0) } ?? true)
+      && (hasCommand.map { $0 == (task.command != nil) } ?? true)
   }
 }
 

@@ -80,7 +80,7 @@ extension TaskTable {
     case .remove: remove(slot)
     // Only one queue uses this table, so claims never expire, and need not be extended.
     case .extend: break
-    case .insert, .memory, .broad, .setValue:
+    case .insert, .memory, .broad, .setValue, .command:
       preconditionFailure("a change of this kind must not be staged for a single task")
     }
   }

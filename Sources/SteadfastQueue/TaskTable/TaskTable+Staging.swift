@@ -40,6 +40,8 @@ extension TaskTable {
       return stageWithDependents(change, of: slot)
     case .extend(let lease, _), .memory(.suspend(let lease, _, _, _)):
       return stage(change, of: slot(ofClaimed: lease))
+    // Only one queue uses this table, and knows the commands for the tasks that it performs.
+    case .command: return .stale
     case .memory(let change):
       return stageMemoryChange(change)
     case .update(let id, _):

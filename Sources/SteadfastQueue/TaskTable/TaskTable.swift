@@ -149,6 +149,7 @@ extension TaskTable {
   mutating func end(_ slot: Int, as state: TaskState, at date: Date) {
     setState(state, of: slot)
     entries[slot].record.finishedDate = date
+    entries[slot].record.command = nil
     retainKey(of: slot)
     if entries[slot].isOrdered, !entries[slot].record.blocksOrder { leaveOrder(slot) }
     putAtEndOfList(slot)

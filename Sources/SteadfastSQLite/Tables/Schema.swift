@@ -520,6 +520,8 @@ extension Schema {
       add column parked_version integer not null default -9223372036854775808;
     alter table steadfast_task add column claim_holder text;
     alter table steadfast_task add column claim_date real;
+    alter table steadfast_task add column command text;
+    create index steadfast_command on steadfast_task (id) where command is not null;
     drop index steadfast_parked;
     create index steadfast_parked on steadfast_task (queue, name, parked_version)
       where state = 'parked';
@@ -539,7 +541,7 @@ extension Schema {
   /// The trigger, changed to store the columns of the form 2.
   private static let secondFormTrigger = countingTrigger.replacingEach([
     ("new.form is not 1\n", "coalesce(new.form not in (1, 2), 1)\n"),
-    ("tags = new.tags,", "tags = new.tags, metadata = new.metadata,"),
+    ("tags = new.tags,", "tags = new.tags, metadata = new.metadata, command = null,"),
     ("    open_count, counted_from)\n", "    open_count, counted_from, metadata)\n"),
     (
       "case when new.available_date <> new.created_date then new.counted_from end);",

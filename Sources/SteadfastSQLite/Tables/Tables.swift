@@ -31,6 +31,7 @@ final class Tables: TaskTables {
       delete from steadfast_task
       where id = ?1 and state = 'running' and lease_token = ?2
         and key_role is null and order_key is null and payload is not null and memory_size = 0
+        and command is null
         and name_count = 0 and batch_total is null and follower is null
         and not exists (select 1 from steadfast_dependency where dependency = ?1)
         and not exists (select 1 from steadfast_task where cause = ?1)

@@ -198,6 +198,7 @@ extension TaskRecord {
     compare("failures", \.failures, Self.isSame) { failures in
       "\(failures.map { "'\($0.reason.prefix(80))' at \($0.date.step)" })"
     }
+    compare("command", \.command, ==) { $0?.rawValue ?? "none" }
     compare("parkedVersion", \.parkedVersion, ==) { $0.map { "\($0)" } ?? "none" }
     compare("isPostponed", \.isPostponed, ==)
     compare("finishedDate", \.finishedDate, Self.isSame, text)

@@ -323,7 +323,7 @@ extension PersistenceConformance {
       + waitingInStores + queues + values + valuesInStores + memory + forgetting + suspension
       + suspensionAndOthers + completion + memoryInStores + lookUps + records + metadata + life
       + reopening
-      + sharing
+      + sharing + commands
       + concurrency
       + model
   }

@@ -8,6 +8,8 @@ import SteadfastSQLite
 ///
 ///     ComputeWorker STORE PLACE fill COUNT   adds tasks
 ///     ComputeWorker STORE PLACE work         performs tasks until SIGTERM, and prints events
+///     ComputeWorker STORE PLACE wait         performs tasks that wait until they are cancelled
+///     ComputeWorker STORE PLACE cancel       cancels all tasks, and prints their number
 ///     ComputeWorker STORE PLACE list         prints the state of each stored task
 ///
 /// STORE is `sqlite`, with a file as PLACE, or `postgresql`, with a prefix of tables as PLACE, in
@@ -18,6 +20,10 @@ enum Limits {
   static let lease = Duration.seconds(1)
   static let computing = Duration.milliseconds(2_500)
   static let shutDown = Duration.seconds(5)
+  /// The duration of the claims of tasks that wait, and the interval of their polls.
+  ///
+  /// They are so long that only a hint tells a process of a command in time.
+  static let waiting = StoreSharing(leaseDuration: .seconds(120), pollInterval: .seconds(120))
 }
 
 func writeLine(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
@@ -27,8 +33,11 @@ func exitWithError(_ text: String) -> Never {
   exit(2)
 }
 
-func makeStore(ofKind kind: String, at place: String) -> any Persistence {
-  let sharing = StoreSharing(leaseDuration: Limits.lease, pollInterval: .milliseconds(300))
+func makeStore(
+  ofKind kind: String,
+  at place: String,
+  _ sharing: StoreSharing
+) -> any Persistence {
   switch kind {
   #if SQLite
   case "sqlite": return SQLiteStore(at: URL(filePath: place), sharing: sharing)
@@ -42,12 +51,24 @@ func makeStore(ofKind kind: String, at place: String) -> any Persistence {
   }
 }
 
-func performTasksUntilSIGTERM(of queue: TaskQueue) async throws {
+func compute() {
+  let end = ContinuousClock.now + Limits.computing
+  while ContinuousClock.now < end {}
+}
+
+func waitUntilCancelled() async throws {
+  for await _ in AsyncStream<Void>.makeStream().stream {}
+  try Task.checkCancellation()
+}
+
+func performTasksUntilSIGTERM(
+  of queue: TaskQueue,
+  _ perform: @escaping @Sendable () async throws -> Void
+) async throws {
   await queue.register(Film.self) { film, _ in
     writeLine("begins \(film.number)")
-    let end = ContinuousClock.now + Limits.computing
-    while ContinuousClock.now < end {}
-    writeLine("ends \(film.number)")
+    defer { writeLine("ends \(film.number)") }
+    try await perform()
   }
   signal(SIGTERM, SIG_IGN)
   let source = DispatchSource.makeSignalSource(signal: SIGTERM, queue: .global())
@@ -58,13 +79,24 @@ func performTasksUntilSIGTERM(of queue: TaskQueue) async throws {
 
 let arguments = CommandLine.arguments
 guard arguments.count > 3 else {
-  exitWithError("give sqlite or postgresql, the place of the store, and fill, work or list")
+  exitWithError(
+    "give sqlite or postgresql, the place of the store, and fill, work, wait, cancel or list"
+  )
 }
-let persistence = makeStore(ofKind: arguments[1], at: arguments[2])
+let persistence = makeStore(
+  ofKind: arguments[1],
+  at: arguments[2],
+  arguments[3] == "wait"
+    ? Limits.waiting
+    : StoreSharing(leaseDuration: Limits.lease, pollInterval: .milliseconds(300))
+)
 func makeQueue(on store: some Persistence) -> TaskQueue {
   TaskQueue(
     persistence: store,
-    configuration: TaskQueueConfiguration(maxConcurrentTasks: 4)
+    configuration: TaskQueueConfiguration(
+      maxConcurrentTasks: arguments[3] == "wait" ? 250 : 4,
+      cancelledRetention: .forever
+    )
   )
 }
 let queue = makeQueue(on: persistence)
@@ -74,12 +106,14 @@ do {
   case "fill":
     let count = arguments.count > 4 ? Int(arguments[4]) ?? 0 : 0
     try await queue.enqueue(contentsOf: (0..<count).map { Film(number: $0) })
-  case "work": try await performTasksUntilSIGTERM(of: queue)
+  case "work": try await performTasksUntilSIGTERM(of: queue, compute)
+  case "wait": try await performTasksUntilSIGTERM(of: queue, waitUntilCancelled)
+  case "cancel": writeLine("\(try await queue.cancelAll())")
   case "list":
     for task in try await queue.tasks(matching: TaskFilter()) {
       writeLine("\(task.state) \(task.interruptionCount)")
     }
-  default: exitWithError("'\(arguments[3])' is neither fill, work nor list")
+  default: exitWithError("'\(arguments[3])' is neither fill, work, wait, cancel nor list")
   }
   try await persistence.close()
 } catch {

@@ -35,6 +35,7 @@ extension ModelLedger {
       removed(id)
     case .update(let id, _): recordRequest(for: .unclaimed(id), .update, "updated")
     case .extend(let lease, _): require(false, "the claim of \(label(lease.id)) is extended")
+    case .command(let id, _, _): require(false, "a command is stored with \(label(id))")
     case .memory(.remember(let lease, let name, _)): checkMemory(of: lease, name)
     case .memory(.suspend(let lease, let date, _, _)): recordSuspension(of: lease, until: date)
     case .memory(.complete(let id, let name, let value)): recordCompletion(of: id, name, value)

@@ -219,7 +219,9 @@ struct ModelLedger: Sendable {
       case .superseded(let successor):
         recordStored(change)
         recordSuperseding(change, by: successor)
-      case .duplicate, .unmetDependency, .identityTaken, .stale, .batchRefused, .valueDiffers: break
+      case .duplicate, .unmetDependency, .identityTaken, .stale, .commanded, .batchRefused,
+        .valueDiffers:
+        break
       }
     }
   }

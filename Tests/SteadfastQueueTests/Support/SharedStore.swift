@@ -138,7 +138,7 @@ final class SharedStore: Sendable {
   private func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
     state.withLock { state in
       defer { for listener in state.listeners { listener.yield() } }
-      let outcomes = state.table.apply(batch)
+      let outcomes = state.table.applyWithCommands(batch)
       for case (.extend(let lease, let duration), .done) in zip(batch, outcomes) {
         let end = state.now(clock) + duration / .seconds(1)
         state.leaseEnds[lease] = end
@@ -191,6 +191,30 @@ extension SharedStore.State {
 extension TaskTable {
   fileprivate func isHeld(_ lease: Lease) -> Bool {
     slot(of: lease.id).map { entries[$0].place == .leased(token: lease.token) } ?? false
+  }
+
+  /// Applies a batch, of which no change depends on another change for the same task.
+  fileprivate mutating func applyWithCommands(_ batch: [TaskChange]) -> [ChangeOutcome] {
+    let answers = batch.map { answer(to: $0) }
+    let rest = zip(batch, answers).filter { $1 == nil }.map(\.0)
+    var outcomes = (rest.isEmpty ? [] : apply(rest)).makeIterator()
+    return answers.compactMap { $0 ?? outcomes.next() }
+  }
+
+  /// Returns the outcome of a change that stores a command, or that a command refuses; otherwise
+  /// `nil`.
+  private mutating func answer(to change: TaskChange) -> ChangeOutcome? {
+    if case .command(let id, let old, let new) = change {
+      guard let slot = slot(of: id), entries[slot].record.state == .running,
+        entries[slot].record.command == old
+      else { return .stale }
+      entries[slot].record.command = new
+      return .done
+    }
+    guard let lease = change.leaseEndedWithoutSuccess, isHeld(lease),
+      let command = record(of: lease.id)?.command, command != lease.command
+    else { return nil }
+    return .commanded(command)
   }
 
   fileprivate mutating func changeClaim(of id: TaskID, _ change: (inout TaskClaim?) -> Void) {

@@ -19,7 +19,7 @@ extension TaskChange {
       }
     case .memory(let change): "\(change)"
     case .broad(let change): "\(change)"
-    case .insert, .update, .remove, .extend, .setValue: "\(self)"
+    case .insert, .update, .remove, .extend, .command, .setValue: "\(self)"
     }
   }
 }

@@ -159,7 +159,9 @@ private struct Comparison {
     try #require(outcome == expected, "\(change)")
     switch outcome {
     case .done, .doneWithConsequences, .replaced, .superseded: try journal.append([[line]])
-    case .duplicate, .unmetDependency, .stale, .identityTaken, .batchRefused, .valueDiffers: break
+    case .duplicate, .unmetDependency, .stale, .commanded, .identityTaken, .batchRefused,
+      .valueDiffers:
+      break
     }
   }
 

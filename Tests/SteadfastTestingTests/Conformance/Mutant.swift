@@ -30,7 +30,7 @@ struct Mutant: Sendable, CustomTestStringConvertible {
     + conditions + waiting + endsAlong + restartsAlong + removalsAlong + waitingInStores
     + queues + values + memory + forgetting + suspension + suspensionAndOthers + completion
     + memoryInStores + lookUps + newestAndCensus + records + metadata
-    + life + reopening + sharing + concurrency + model
+    + life + reopening + sharing + commands + concurrency + model
 }
 
 // MARK: - Ways to break a store

@@ -189,6 +189,8 @@ struct JournalBody: Sendable {
     case .memory(.complete(let id, let name, let value)):
       fields.begin("complete", id: id)
       addValue(value, named: name)
+    // The table refuses commands, so this line is not written.
+    case .command(let id, _, _): fields.begin("command", id: id)
     }
   }
 
@@ -399,7 +401,7 @@ extension JournalBody {
     case .insert, .update: maxInsertionLength
     case .setValue: maxValueLength
     case .memory: maxMemoryLength
-    case .move, .end, .remove, .extend, .broad: maxOtherLength
+    case .move, .end, .remove, .extend, .command, .broad: maxOtherLength
     }
   }
 

@@ -279,7 +279,7 @@ extension TaskTable {
       return current(lease.id).map {
         .suspend($0, until: date, awaiting: names, countedFrom: origin)
       }
-    case .insert, .update, .remove, .memory(.complete), .broad, .setValue: return change
+    case .insert, .update, .remove, .memory(.complete), .broad, .setValue, .command: return change
     }
   }
 }

@@ -150,7 +150,7 @@ struct SealedStore: StoreWrapper {
       return .remember(lease, named: name, value: sealed)
     case .memory(.complete(let id, let name, let value)):
       return .complete(id, named: name, value: try sealed(value, rememberedUnder: name, by: id))
-    case .move, .end, .remove, .extend, .memory(.suspend), .broad: return change
+    case .move, .end, .remove, .extend, .command, .memory(.suspend), .broad: return change
     case .setValue(let name, let old, let new):
       guard Self.sealsValue(named: name) else { return change }
       return try await sealedChange(ofValueNamed: name, from: old, to: new)

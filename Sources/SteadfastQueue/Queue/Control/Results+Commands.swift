@@ -31,14 +31,27 @@ extension Results {
     // The tasks in `others` have earlier commands, which must be carried out first. So the tasks in
     // `records` are changed before those.
     var others: [TaskRecord] = []
+    var performedElsewhere: [TaskRecord] = []
     for record in page where !command.isMet(by: record, now: now) {
       if owner(of: record)?.hasCommand(for: record.id) == true {
         others.append(record)
+      } else if isPerformedElsewhere(record) {
+        performedElsewhere.append(record)
       } else {
         records.append(record)
       }
     }
     var count = 0
+    for (record, result) in zip(
+      performedElsewhere,
+      try await storeCommand(command, of: performedElsewhere)
+    ) {
+      switch result {
+      case .stored: count += 1
+      case .refused: break
+      case .hasChanged: others.append(record)
+      }
+    }
     let changes = records.map { change(carryingOut: command, of: $0) }
     let results = try await store(changes, for: records)
     for (record, result) in zip(records, results) {
@@ -50,6 +63,13 @@ extension Results {
       count += 1
     }
     return count
+  }
+
+  /// Returns whether another process performs a task.
+  private func isPerformedElsewhere(_ record: TaskRecord) -> Bool {
+    guard record.state == .running, store.sharing != nil else { return false }
+    guard let owner = owner(of: record) else { return true }
+    return owner.dispatch.machine.withLock { !$0.isLeased(record.id) }
   }
 
   private func hasCommand(for id: TaskID) -> Bool {
@@ -70,9 +90,10 @@ extension Results {
     // The listed task has already matched the filter's queue, and a task never changes its queue.
     var filter = filter
     filter.queue = nil
-    guard let owner = owner(of: listed), let record = try await owner.storage.record(of: listed.id),
-      filter.matches(record)
-    else { return false }
+    let owner = owner(of: listed) ?? self
+    guard let record = try await owner.storage.record(of: listed.id), filter.matches(record) else {
+      return false
+    }
     return try await owner.carryOutUnlessKeyInUse(command, for: record.id)
   }
 
@@ -145,18 +166,51 @@ extension Results {
       // The task may be claimed by this queue's claim in flight: the machine records its lease only
       // when that claim returns. If no claim was in flight since `claims` was read, this queue has
       // not claimed the task.
-      if claims != nil, claims == dispatch.machine.withLock({ $0.claims.finishedCount }) {
-        // Another process performs the task.
-        if store.sharing != nil { return false }
-        break
-      }
+      let isElsewhere =
+        claims != nil && claims == dispatch.machine.withLock { $0.claims.finishedCount }
       // In a shared store, another process may have claimed the task. So wait for no more than two
       // of this queue's claims.
-      if store.sharing != nil, fruitlessClaims == 2 { return false }
+      if store.sharing != nil, isElsewhere || fruitlessClaims == 2 {
+        switch try await storeCommand(command, of: [record])[0] {
+        case .stored: return true
+        case .refused: return false
+        case .hasChanged: continue
+        }
+      }
+      if isElsewhere { break }
       fruitlessClaims += 1
       try await waitForClaim()
     }
     throw performedElsewhereError(id)
+  }
+
+  /// What happens to a command for a task that another process performs.
+  private enum CommandStorage {
+    /// The process that performs the task carries the command out.
+    case stored
+    /// The command has no effect on a task that is being performed, or after an earlier command.
+    case refused
+    /// The task has changed since it was looked up.
+    case hasChanged
+  }
+
+  /// Stores a command with tasks that other processes perform.
+  private func storeCommand(
+    _ command: TaskCommand,
+    of records: [TaskRecord]
+  ) async throws -> [CommandStorage] {
+    let changes = records.map { record -> TaskChange? in
+      guard let stored = command.stored,
+        record.command.map({ !command.isPointless(after: TaskCommand($0)) }) ?? true
+      else { return nil }
+      return .command(record.id, from: record.command, to: stored)
+    }
+    let batch = changes.compactMap(\.self)
+    var results = try await (batch.isEmpty ? [] : storage.persist(batch)).makeIterator()
+    return changes.map { change in
+      if change == nil { return .refused }
+      return results.next()?.isDone == true ? .stored : .hasChanged
+    }
   }
 
   private func performedElsewhereError(_ id: TaskID) -> TaskQueueError {
@@ -501,6 +555,12 @@ extension Results {
   func resume(_ id: TaskID) async throws -> Bool {
     while true {
       let record = try await storage.record(of: id)
+      // Another process has stored the command to pause the task.
+      let isToBePaused = record?.state == .running && record?.command == .pause
+      if isToBePaused {
+        let change = TaskChange.command(id, from: .pause, to: .release)
+        guard try await storage.persist([change])[0].isDone else { continue }
+      }
       switch dispatch.machine.withLock({ $0.withdrawPause(of: id) }) {
       case .done where record?.state != .paused: return true
       case .afterAnother:
@@ -508,7 +568,7 @@ extension Results {
         continue
       case .done, .notRequested: break
       }
-      guard let record, record.state == .paused else { return false }
+      guard let record, record.state == .paused else { return isToBePaused }
       if try await store([.resume(id)], for: [record])[0].isDone { return true }
     }
   }

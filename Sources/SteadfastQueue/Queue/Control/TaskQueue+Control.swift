@@ -9,10 +9,11 @@ extension TaskQueue {
   /// cancels the handler's Swift task and does not wait for the handler. If the handler then
   /// throws, the task is cancelled. If the handler returns nevertheless, the task has succeeded.
   /// The outcome of a cancelled task is ``TaskOutcome/cancelled``. If another process performs the
-  /// task on a shared store, the call does nothing.
+  /// task on a shared store, that process cancels the handler at its next hint or poll, and at the
+  /// latest when it extends its claim.
   ///
   /// - Returns: `true` if the task is cancelled, or will be if its handler throws; `false` if the
-  ///   task does not exist, has ended, is performed by another process, or is about to be removed.
+  ///   task does not exist, has ended, or is about to be removed.
   /// - Throws: what the store throws; `CancellationError` if the call is cancelled while another
   ///   call for the task waits for an unavailable store.
   @discardableResult
@@ -56,8 +57,7 @@ extension TaskQueue {
   /// ``TaskEvent/paused(_:)`` is posted when the task is paused.
   ///
   /// - Returns: `true` if the task is paused, or will be if its handler throws; `false` if the task
-  ///   does not exist, has ended, was already paused, is about to be cancelled or removed, or is
-  ///   performed by another process.
+  ///   does not exist, has ended, was already paused, or is about to be cancelled or removed.
   /// - Throws: what the store throws; `CancellationError` if the call is cancelled while another
   ///   call for the task waits for an unavailable store.
   @discardableResult
@@ -87,7 +87,7 @@ extension TaskQueue {
   /// - Parameters:
   ///   - id: the task.
   ///   - forgetting: whether the task's memory is deleted, so that it starts from the beginning.
-  /// - Returns: whether the task existed, and is not performed by another process.
+  /// - Returns: whether the task existed.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/duplicate`` if the task has
   ///   ended or expired, and another task now has its unique key; the same errors as
   ///   ``cancel(_:)``.
@@ -180,7 +180,7 @@ extension TaskQueue {
   /// If the task is being performed, the call cancels the handler's Swift task, and the task is
   /// removed if the handler then throws.
   ///
-  /// - Returns: whether the task existed, and is not performed by another process.
+  /// - Returns: whether the task existed.
   /// - Throws: what the store throws; `CancellationError` if the call is cancelled while another
   ///   call for the task waits for an unavailable store.
   @discardableResult

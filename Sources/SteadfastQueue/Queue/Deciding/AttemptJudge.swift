@@ -212,7 +212,8 @@ struct AttemptJudge: Sendable {
     usedMemory: Bool = false,
     now: Date
   ) -> Settlement {
-    let lease = task.lease
+    var lease = task.lease
+    lease.command = task.record.command
     let change: TaskChange =
       switch verdict {
       case .succeed: .succeed(lease, at: now, retains: retainsSuccess(of: task.record, now: now))
@@ -247,6 +248,33 @@ struct AttemptJudge: Sendable {
       timing: timing,
       handler: handler,
       usedMemory: usedMemory
+    )
+  }
+
+  /// Returns the settlement that carries out a command, after the store has refused another
+  /// settlement because of the command.
+  ///
+  /// If this process has cancelled the task, it stays cancelled.
+  func settlement(
+    of refused: Settlement,
+    _ lease: Lease,
+    carryingOut command: StoredCommand,
+    now: Date
+  ) -> Settlement {
+    var lease = lease
+    lease.command = command
+    let change: TaskChange =
+      if let end = refused.change.end, end.state == .cancelled {
+        .end(.claimed(lease), end)
+      } else {
+        change(carryingOut: TaskCommand(command), of: refused.record, .claimed(lease), now: now)
+      }
+    return Settlement(
+      change: change,
+      record: refused.record,
+      timing: refused.timing,
+      wasBegun: refused.wasBegun,
+      usedMemory: refused.usedMemory
     )
   }
 

@@ -48,6 +48,33 @@ extension TaskCommand {
   }
 }
 
+/// Commands that a store keeps with their tasks.
+extension TaskCommand {
+  init(_ stored: StoredCommand) {
+    self =
+      switch stored {
+      case .cancel: .cancel
+      case .pause: .pause
+      case .remove: .remove
+      case .restart: .restart(forgets: false)
+      case .startOver: .restart(forgets: true)
+      case .release: .release
+      }
+  }
+
+  /// The command as a store keeps it; `nil` if it is refused for a task that is being performed.
+  var stored: StoredCommand? {
+    switch self {
+    case .cancel: .cancel
+    case .pause: .pause
+    case .remove: .remove
+    case .restart(let forgets): forgets ? .startOver : .restart
+    case .release: .release
+    case .reschedule: nil
+    }
+  }
+}
+
 /// A command for a task that is carried out when the queue no longer leases the task.
 struct PendingCommand: Sendable {
   let id: TaskID

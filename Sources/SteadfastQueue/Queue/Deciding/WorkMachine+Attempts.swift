@@ -68,7 +68,7 @@ extension WorkMachine {
     }
     let isReady = ready.contains { $0.record.id == id }
     if isReady && hasExcessTasks { return .prefetched }
-    let isHeld = isReady || isUnsettled(id) || isBeingReleased(id)
+    let isHeld = isLeased(id)
     guard isHeld || hasFailedCommand(for: id) else { return .notLeased }
     if let earlier = pendingCommands[id]?.command, command.isPointless(after: earlier) {
       return .refused
@@ -79,6 +79,27 @@ extension WorkMachine {
     }
     pendingCommands[id] = PendingCommand(id: id, command: command)
     return .kept
+  }
+
+  /// Adds the command for a task that another process has stored with the task.
+  ///
+  /// A claimed task that has not started gets no attempt. If an attempt has ended already, the
+  /// store refuses its result (``ChangeOutcome/commanded(_:)``).
+  ///
+  /// - Returns: The worker whose attempt the command cancels; `nil` if there is none, or if another
+  ///   command cancels it already.
+  mutating func add(_ stored: StoredCommand, of id: TaskID) -> Int? {
+    if let index = ready.firstIndex(where: { $0.record.id == id }) {
+      ready[index].record.command = stored
+      return nil
+    }
+    guard let worker = attempts.firstIndex(where: { $0?.id == id }),
+      let attempt = attempts[worker], !attempt.isOver
+    else { return nil }
+    let withdrawsPause = stored == .release && attempt.command == .pause
+    guard attempt.command == nil || withdrawsPause else { return nil }
+    attempts[worker]?.command = TaskCommand(stored)
+    return withdrawsPause ? nil : worker
   }
 
   /// Adds a command to all attempts whose tasks require a condition, so that they are released.
@@ -185,6 +206,11 @@ extension WorkMachine {
 
   /// The number of busy workers.
   var performing: Int { attempts.count - idle }
+
+  /// Returns whether the queue has claimed a task, and its lease has not ended yet.
+  func isLeased(_ id: TaskID) -> Bool {
+    isUnsettled(id) || isBeingReleased(id) || ready.contains { $0.record.id == id }
+  }
 
   /// Returns whether a task has an attempt whose result is not stored and reported yet.
   func isUnsettled(_ id: TaskID) -> Bool {

@@ -235,7 +235,7 @@ struct WorkMachine: Sendable {
     if task.record.hasPrerequisites { recordConditions(of: task.record) }
     let pending =
       pendingCommands.isEmpty ? nil : pendingCommands.removeValue(forKey: task.record.id)
-    let command = pending?.command
+    let command = pending?.command ?? task.record.command.map(TaskCommand.init)
     attempts[worker] = Attempt(
       lease: task.lease,
       name: task.record.name,

@@ -289,7 +289,7 @@ extension Enqueuer {
       // before. Only the store knows its date, so claim again.
       if case .replaced = result { dispatch.lookForWork() }
       return AdmittedTask(handle: observers.outcomes.handle(of: twin), isNew: false)
-    case .stale, .superseded, .doneWithConsequences, .unmetDependency, .valueDiffers:
+    case .stale, .superseded, .commanded, .doneWithConsequences, .unmetDependency, .valueDiffers:
       preconditionFailure("the store returned an outcome that no insertion can have")
     case .done, .identityTaken, .batchRefused:
       break
@@ -305,7 +305,7 @@ extension ChangeOutcome {
   /// Whether no insertion can have this outcome.
   fileprivate var isImpossibleForInsertion: Bool {
     switch self {
-    case .stale, .superseded, .doneWithConsequences, .valueDiffers: true
+    case .stale, .superseded, .commanded, .doneWithConsequences, .valueDiffers: true
     case .done, .replaced, .duplicate, .unmetDependency, .identityTaken, .batchRefused: false
     }
   }

@@ -84,7 +84,7 @@ struct NamedStore: StoreWrapper {
       .prune(state, endedBefore: date, keepingLatest: count, now: now, queue: queue)
     case .setValue(let name, let old, let new):
       .setValue(named: valueName(name), from: old, to: new)
-    case .move, .end, .update, .remove, .extend, .memory, .broad(.rebase): change
+    case .move, .end, .update, .remove, .extend, .command, .memory, .broad(.rebase): change
     }
   }
 

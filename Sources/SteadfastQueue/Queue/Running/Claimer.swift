@@ -228,11 +228,11 @@ extension Claimer {
       guard !claim.tasks.isEmpty else { return claim }
       let tasks = claim.tasks
       do {
-        let replaced = try await replacedOccurrences(among: tasks)
-        let others = replaced.isEmpty ? tasks : tasks.filter { !replaced.contains($0.record.id) }
+        let skipped = try await tasksWithoutAttempt(among: tasks)
+        let others = skipped.isEmpty ? tasks : tasks.filter { !skipped.contains($0.record.id) }
         claim.tasks =
           others.isEmpty ? [] : try await storeStarts(of: others, limiting, updating: &leaseStart)
-        claim.tasks += tasks.filter { replaced.contains($0.record.id) }
+        claim.tasks += tasks.filter { skipped.contains($0.record.id) }
       } catch {
         dispatch.fail(error, to: "count the starts of tasks", losing: true)
         dispatch.machine.withLock { $0.keepUntilRunEnds(tasks) }
@@ -246,18 +246,16 @@ extension Claimer {
     return Claim(tasks: [], nextDate: nil)
   }
 
-  /// Returns which of the claimed tasks are occurrences of schedules that a later occurrence
-  /// replaces.
-  ///
-  /// These tasks get no attempt, so they don't count towards a rate limit.
-  private func replacedOccurrences(
+  /// Returns which of the claimed tasks get no attempt, so that they don't count towards a rate
+  /// limit: tasks with a command, and occurrences of schedules that a later occurrence replaces.
+  private func tasksWithoutAttempt(
     among tasks: [ClaimedTask]
   ) async throws -> Set<TaskID> {
-    var replaced: Set<TaskID> = []
+    var found = Set(tasks.filter { $0.record.command != nil }.map(\.record.id))
     for task in tasks where task.record.id.isOccurrence {
-      if try await occurrences.isReplaced(task.record, now: now) { replaced.insert(task.record.id) }
+      if try await occurrences.isReplaced(task.record, now: now) { found.insert(task.record.id) }
     }
-    return replaced
+    return found
   }
 
   /// Reads the values of all rate limits whose current values are not known.
@@ -354,14 +352,28 @@ extension Claimer {
     if outcomes.contains(.valueDiffers) { return nil }
     let date = self.now.microseconds
     limiting.withLimits { $0.recordWrites(of: admission, decidedAt: now, at: date) }
-    for (index, date) in admission.postponed {
+    let ends = outcomes.dropFirst(admission.writes.count)
+    // Another process has stored a command for these tasks, which are still claimed.
+    let commanded = zip(admission.released + admission.postponed.map(\.0), ends).compactMap {
+      index,
+      outcome -> ClaimedTask? in
+      guard case .commanded(let command) = outcome else { return nil }
+      var task = tasks[index]
+      task.record.command = command
+      return task
+    }
+    for ((index, date), outcome) in zip(
+      admission.postponed,
+      ends.dropFirst(admission.released.count)
+    ) where outcome.isDone {
       let date = Date(microseconds: date)
       await observers.waitForEarlierReports(of: tasks[index].record.id)
       observers.events.post(.rescheduled(tasks[index].record.id, to: date))
       dispatch.lookForWork(at: date)
     }
-    guard extendsLeases else { return admitted }
+    guard extendsLeases else { return admitted + commanded }
     return zip(admitted, outcomes.suffix(admitted.count)).filter { $1 != .stale }.map(\.0)
+      + commanded
   }
 
   /// Sets the timer for the dates at which used-up rate limits allow starts again, and posts an
@@ -493,6 +505,7 @@ extension Claimer {
       guard let duration = dispatch.leaseDuration, !Task.isCancelled else { continue }
       do {
         try await extendCurrentLeases(for: duration)
+        try await takeStoredCommands()
       } catch {
         dispatch.fail(error, to: "extend its claims")
       }
@@ -568,9 +581,29 @@ extension Claimer {
     dispatch.lookForWork()
     await results.refreshAwaitedOutcomes()
     do {
+      try await takeStoredCommands()
       try await schedules.restoreSchedulesEachMinute()
     } catch {
-      dispatch.fail(error, to: "update its schedules")
+      dispatch.fail(error, to: "read commands for its tasks, and update its schedules")
+    }
+  }
+
+  /// Looks up the commands that other processes have stored for this queue's tasks, and cancels the
+  /// attempts that they end.
+  private func takeStoredCommands() async throws {
+    guard store.sharing != nil,
+      dispatch.machine.withLock({ $0.performing > 0 || !$0.ready.isEmpty })
+    else { return }
+    try await forEachPage(
+      of: TaskFilter(states: [.running], hasCommand: true),
+      after: nil
+    ) { page in
+      for record in page {
+        guard let command = record.command,
+          let worker = dispatch.machine.withLock({ $0.add(command, of: record.id) })
+        else { continue }
+        dispatch.signals.interrupts[worker].signal()
+      }
     }
   }
 }

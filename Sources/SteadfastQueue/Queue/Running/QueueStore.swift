@@ -173,7 +173,7 @@ extension QueueStore {
     case .done: return true
     case .valueDiffers: return false
     case .doneWithConsequences, .replaced, .superseded, .unmetDependency, .duplicate,
-      .identityTaken, .stale, .batchRefused:
+      .identityTaken, .stale, .commanded, .batchRefused:
       throw MismatchedOutcomes(outcomes: results, changeCount: 1)
     }
   }

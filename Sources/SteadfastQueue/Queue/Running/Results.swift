@@ -90,24 +90,12 @@ extension Results {
     _ settlements: some RandomAccessCollection<Settlement> & Sendable,
     isLast: Bool = false
   ) async -> Bool {
-    var batch = settlements.map(\.change)
-    batch += upkeep.prunings(after: settlements)
     let shared = settlements.filter(\.mayRaceWithOtherReports).map(\.record.id)
     if !shared.isEmpty { await observers.changes.beginAttemptResults(of: shared) }
     defer { if !shared.isEmpty { observers.changes.markAttemptResultsReported(of: shared) } }
     do {
-      let results = try await storage.persist(batch)
-      // Usually all settlements were stored. Then avoid making an array.
-      if zip(settlements, results).allSatisfy({ $1.isDone }) {
-        reportStored(settlements)
-      } else {
-        reportStored(zip(settlements, results).filter { $1.isDone }.map(\.0))
-      }
-      let consequences = consequences(of: settlements, outcomes: results)
-      if !consequences.isEmpty { await reportConsequences(consequences) }
-      for case (let settlement, .superseded(let successor)) in zip(settlements, results) {
-        await reportSuperseded(settlement, by: successor)
-      }
+      var commanded = try await storeAndReport(settlements)
+      while !commanded.isEmpty { commanded = try await storeAndReport(commanded) }
     } catch {
       // If this Swift task is cancelled, perhaps only its attempt was cut short, and the run with
       // its finisher continues.
@@ -120,6 +108,35 @@ extension Results {
       dispatch.fail(error, to: "store how tasks ended", losing: true)
     }
     return false
+  }
+
+  /// Stores settlements, and reports them.
+  ///
+  /// - Returns: The settlements to store instead of those that the store has refused, because other
+  ///   processes have stored commands for their tasks.
+  private func storeAndReport(
+    _ settlements: some RandomAccessCollection<Settlement> & Sendable
+  ) async throws -> [Settlement] {
+    var batch = settlements.map(\.change)
+    batch += upkeep.prunings(after: settlements)
+    let results = try await storage.persist(batch)
+    // Usually all settlements were stored. Then avoid making an array.
+    if zip(settlements, results).allSatisfy({ $1.isDone }) {
+      reportStored(settlements)
+    } else {
+      reportStored(zip(settlements, results).filter { $1.isDone }.map(\.0))
+    }
+    let consequences = consequences(of: settlements, outcomes: results)
+    if !consequences.isEmpty { await reportConsequences(consequences) }
+    for case (let settlement, .superseded(let successor)) in zip(settlements, results) {
+      await reportSuperseded(settlement, by: successor)
+    }
+    return zip(settlements, results).compactMap { settlement, result in
+      guard case .commanded(let command) = result, let lease = settlement.change.lease else {
+        return nil
+      }
+      return judge.settlement(of: settlement, lease, carryingOut: command, now: now)
+    }
   }
 
   private func reportSuperseded(_ settlement: Settlement, by successor: TaskID) async {
@@ -173,7 +190,7 @@ extension Results {
       // The next task with the same unique key may be available now.
       if settlement.record.uniqueKey != nil { dispatch.lookForWork() }
       if settlement.record.id.isOccurrence { checkSchedules(after: settlement) }
-    case .insert, .extend, .memory(.remember), .broad, .setValue: break
+    case .insert, .extend, .command, .memory(.remember), .broad, .setValue: break
     }
   }
 

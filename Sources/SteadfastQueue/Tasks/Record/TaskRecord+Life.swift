@@ -15,6 +15,7 @@ extension TaskRecord {
   /// this with the same move.
   public mutating func move(by move: TaskMove) {
     guard let next = move.state(from: state) else { return }
+    command = nil
     if move.kind == .restart { reset() }
     if state == .suspended, next == .paused { wake() }
     if let failure = move.failure { note(failure) }
@@ -46,6 +47,7 @@ extension TaskRecord {
   /// ``interruptionCount`` to 0, and ``isPostponed`` to `false`. Retries and failures stay.
   public mutating func suspend(until date: Date, countedFrom origin: Date?) {
     state = .suspended
+    command = nil
     availableDate = date
     countedFrom = origin
     if interruptionCount > 0 { interruptionCount = 0 }
@@ -283,6 +285,7 @@ extension TaskRecord {
     shared = SharedDefinition(definition)
     if state == .suspended { wake() }
     if state == .parked { state = .waiting }
+    command = nil
     let isNewAvailableAtOnce = new.availableDate <= new.createdDate
     let takesDate =
       isPostponed

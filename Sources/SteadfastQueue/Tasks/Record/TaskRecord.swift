@@ -58,6 +58,7 @@ public struct TaskRecord: Sendable, Identifiable {
     earlierFailures: [TaskFailure] = [],
     parkedVersion: Int? = nil,
     claim: TaskClaim? = nil,
+    command: StoredCommand? = nil,
     isPostponed: Bool? = nil,
     finishedDate: Date? = nil
   ) {
@@ -102,6 +103,7 @@ public struct TaskRecord: Sendable, Identifiable {
         earlierFailures: Self.latestStorable(of: earlierFailures),
         parkedVersion: parkedVersion,
         claim: claim,
+        command: command,
         isPostponed: isPostponed ?? (retryCount > 0),
         countedFrom: availableDate == createdDate && countedFrom == createdDate ? nil : countedFrom
       )
@@ -277,6 +279,13 @@ public struct TaskRecord: Sendable, Identifiable {
     set { failureState.value.claim = newValue }
   }
 
+  /// The command that is carried out when the current attempt ends, or instead of the next one
+  /// (``TaskChange/command(_:from:to:)``); `nil` if there is none.
+  public var command: StoredCommand? {
+    get { failureState.present?.command }
+    set { if newValue != command { failureState.value.command = newValue } }
+  }
+
   /// Whether any property of the ``FailureState`` differs from its default.
   var hasFailureState: Bool { !failureState.isEmpty }
   /// Whether any property of the ``Extras`` differs from its default.
@@ -425,13 +434,14 @@ extension TaskRecord {
     var parkedVersion: Int?
     /// It has no meaning unless the task is running.
     var claim: TaskClaim?
+    var command: StoredCommand?
     var isPostponed = false
     var countedFrom: Date?
 
     var isEmpty: Bool {
       retryCount == 0 && interruptionCount == 0 && lastError == nil && failedDate == nil
-        && earlierFailures.isEmpty && parkedVersion == nil && claim == nil && !isPostponed
-        && countedFrom == nil
+        && earlierFailures.isEmpty && parkedVersion == nil && claim == nil
+        && command == nil && !isPostponed && countedFrom == nil
     }
 
     var lastFailure: TaskFailure? {

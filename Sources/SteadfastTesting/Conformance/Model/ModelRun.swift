@@ -87,6 +87,10 @@ struct ModelRun {
       let start = store.trial.uptime()
       let outcome = try await apply(.extend(lease, for: leaseDuration * 2))
       if outcome == .done { leaseStarts[lease.id] = start }
+    case .command(let claim, let new, let expectsCurrent):
+      guard isShared, let lease = lease(ofClaim: claim) else { return }
+      let old = expectsCurrent ? reference.record(of: lease.id)?.command : nil
+      try await apply(.command(lease.id, from: old, to: new))
     case .reopen:
       guard store.trial.reopens else { return }
       store = try await store.reopen()
@@ -119,7 +123,8 @@ struct ModelRun {
         let insertion = insertions[insertions.count - 1 - back]
         batch.insert(insertion.record, onDuplicate: insertion.policy)
       case .end(let claim, let end, let retains, let delay, let names):
-        guard let lease = lease(ofClaim: claim) else { continue }
+        guard var lease = lease(ofClaim: claim) else { continue }
+        if Int(delay) % 2 == 0 { lease.command = reference.record(of: lease.id)?.command }
         batch.add(
           .ending(lease, end, retains: retains, at: date, delay: delay, awaiting: names),
           of: lease.id

@@ -60,6 +60,10 @@ enum ModelStep: Sendable {
   case rebase(back: Double)
   /// Only for a store that several queues share.
   case extend(claim: Int)
+  /// Stores a command with a claimed task; expects either its current command or none.
+  ///
+  /// Only for a store that several queues share.
+  case command(claim: Int, StoredCommand?, expectsCurrent: Bool)
   case reopen
 }
 
@@ -95,7 +99,13 @@ struct ModelDrawing {
         queue: draw(queues)
       )
     case 35: .rebase(back: Double(1 + drawNumber(below: 40)))
-    case 36, 37: .extend(claim: drawNumber(below: 1000))
+    case 36: .extend(claim: drawNumber(below: 1000))
+    case 37:
+      .command(
+        claim: -1 - drawNumber(below: 6),
+        draw([nil] + StoredCommand.allCases),
+        expectsCurrent: drawNumber(below: 4) > 0
+      )
     default: .reopen
     }
   }
@@ -229,6 +239,8 @@ extension TaskChange {
     case .update(let id, let update): "update \(id.number) with \(update.step)"
     case .remove(let id): "remove \(id.number)"
     case .extend(let lease, let duration): "extend \(lease.step) for \(duration.step)"
+    case .command(let id, let old, let new):
+      "command \(id.number): from \(old?.rawValue ?? "none") to \(new?.rawValue ?? "none")"
     case .memory(let change): change.step
     case .broad(let change): change.step
     case .setValue(let name, let old, let new):
@@ -328,7 +340,9 @@ extension TaskFailure {
 }
 
 extension Lease {
-  var step: String { "\(id.number) (lease \(token))" }
+  var step: String {
+    "\(id.number) (lease \(token)\(command.map { ", \($0)" } ?? ""))"
+  }
 }
 
 extension TaskTarget {
@@ -347,6 +361,7 @@ extension ChangeOutcome {
     case .duplicate(let id): "duplicate of \(id.number)"
     case .superseded(let id): "superseded by \(id.number)"
     case .unmetDependency(let id): "unmet dependency \(id.number)"
+    case .commanded(let command): "commanded to \(command)"
     case .doneWithConsequences(let consequences):
       "done, cascading to \(consequences.tasks.map(\.number))\(consequences.batch.step)"
     case .done, .identityTaken, .stale, .batchRefused, .valueDiffers: "\(self)"
@@ -429,6 +444,7 @@ extension TaskFilter {
     if let metadata { criteria.append("metadata \(metadata.step)") }
     if let isPostponed { criteria.append(isPostponed ? "postponed" : "not postponed") }
     if let remembers { criteria.append(remembers ? "remembering" : "remembering nothing") }
+    if let hasCommand { criteria.append(hasCommand ? "with a command" : "without a command") }
     if let availableDates {
       let (from, to) = (availableDates.lowerBound.step, availableDates.upperBound.step)
       criteria.append("available from \(from) to before \(to)")

@@ -116,6 +116,7 @@ package struct ReferenceTable: Sendable {
     }
     entries[index].lease = nil
     entries[index].leaseEnd = nil
+    entries[index].record.command = nil
     entries[index].record.state = state
     note(&entries[index].record)
     if !keepsPlace { entries[index].place = nextPlace() }
@@ -277,7 +278,8 @@ extension ReferenceTable {
     return outcomes.map { outcome in
       switch outcome {
       case .done, .doneWithConsequences, .replaced, .superseded: .batchRefused
-      case .duplicate, .unmetDependency, .identityTaken, .stale, .batchRefused, .valueDiffers:
+      case .duplicate, .unmetDependency, .identityTaken, .stale, .commanded, .batchRefused,
+        .valueDiffers:
         outcome
       @unknown default: outcome
       }
@@ -305,7 +307,17 @@ extension ReferenceTable {
     return .doneWithConsequences(consequences)
   }
 
+  /// Returns the command because of which a change is skipped; `nil` if it may be made.
+  private func command(against change: TaskChange) -> StoredCommand? {
+    guard let lease = change.leaseEndedWithoutSuccess,
+      let entry = entries.first(where: { $0.lease == lease }),
+      let command = entry.record.command, command != lease.command
+    else { return nil }
+    return command
+  }
+
   private mutating func apply(_ change: TaskChange) -> ChangeOutcome {
+    if let command = command(against: change) { return .commanded(command) }
     switch change {
     case .insert(let record, let policy): return insert(record, onDuplicate: policy)
     case .move(let target, let move): return self.move(target, move)
@@ -328,6 +340,11 @@ extension ReferenceTable {
       prune(state, in: queue, endedBefore: date, keepingLatest: count, now: now)
     case .broad(.rebase(let date)): rebase(to: date)
     case .extend(let lease, let duration): return extend(lease, for: duration)
+    case .command(let id, let old, let new):
+      guard let index = index(of: id), entries[index].record.state == .running,
+        entries[index].record.command == old
+      else { return .stale }
+      entries[index].record.command = new
     case .setValue(let name, _, let bytes): values[ExactText(name)] = bytes
     case .memory(.remember(let lease, let name, let value)):
       return remember(value, named: name, by: lease)
@@ -468,6 +485,7 @@ extension TaskRecord {
       failedDate: failedDate,
       earlierFailures: earlierFailures,
       parkedVersion: parkedVersion,
+      command: command,
       isPostponed: isPostponed,
       finishedDate: finishedDate
     )
@@ -676,6 +694,7 @@ extension TaskRecord {
       failedDate: failedDate,
       earlierFailures: earlierFailures,
       parkedVersion: parkedVersion,
+      command: command,
       isPostponed: isPostponed,
       finishedDate: finishedDate
     )

@@ -109,8 +109,8 @@ extension HistoryCheck {
         switch step.kind {
         case .abandon, .cancel, .remove: step.result == .unknown
         case .insert, .succeed, .retry, .release, .park, .unpark, .pause, .resume, .restart,
-          .reschedule, .update, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue,
-          .other:
+          .reschedule, .update, .extend, .command, .prune, .rebase, .remember, .suspend, .complete,
+          .setValue, .other:
           false
         }
       }
@@ -339,8 +339,8 @@ extension HistoryCheck {
     case .suspend: Counts(retries: held.retries, interruptions: 0)
     case .restart: Counts(retries: 0, interruptions: 0)
     case .insert, .succeed, .abandon, .release, .park, .unpark, .cancel, .pause, .resume,
-      .reschedule, .update, .remove, .extend, .prune, .rebase, .remember, .complete, .setValue,
-      .other:
+      .reschedule, .update, .remove, .extend, .command, .prune, .rebase, .remember, .complete,
+      .setValue, .other:
       held
     }
   }

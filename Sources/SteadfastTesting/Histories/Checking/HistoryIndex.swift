@@ -106,8 +106,8 @@ struct HistoryIndex: Sendable {
         switch outcome?.kind {
         case nil: isRefused ? .skipped : .unknown
         case .done, .superseded: .done
-        case .stale, .replaced, .duplicate, .identityTaken, .unmetDependency, .batchRefused,
-          .valueDiffers, .other:
+        case .stale, .commanded, .replaced, .duplicate, .identityTaken, .unmetDependency,
+          .batchRefused, .valueDiffers, .other:
           .skipped
         }
       let step = HistoryStep(
@@ -157,13 +157,13 @@ struct HistoryIndex: Sendable {
       case .restart: lives[id, default: TaskLife(id)].steps.append(cascade(.restart))
       case .remove: lives[id, default: TaskLife(id)].steps.append(cascade(.remove))
       case .insert, .retry, .release, .park, .suspend, .pause, .reschedule, .unpark, .resume,
-        .update, .extend, .prune, .rebase, .remember, .complete, .setValue, .other:
+        .update, .extend, .command, .prune, .rebase, .remember, .complete, .setValue, .other:
         break
       }
     case .replaced, .superseded:
       lives[id, default: TaskLife(id)].takenOver.append(step.asked)
-    case nil, .stale, .duplicate, .identityTaken, .unmetDependency, .batchRefused, .valueDiffers,
-      .other:
+    case nil, .stale, .commanded, .duplicate, .identityTaken, .unmetDependency, .batchRefused,
+      .valueDiffers, .other:
       break
     }
   }
@@ -203,7 +203,7 @@ struct HistoryStep: Sendable {
     case .succeed, .retry, .abandon, .release, .park, .suspend, .cancel, .pause, .restart,
       .reschedule:
       lease != nil
-    case .insert, .unpark, .resume, .update, .remove, .extend, .prune, .rebase, .remember,
+    case .insert, .unpark, .resume, .update, .remove, .extend, .command, .prune, .rebase, .remember,
       .complete, .setValue, .other:
       false
     }
@@ -215,7 +215,7 @@ struct HistoryStep: Sendable {
     case .succeed, .abandon, .cancel: true
     case .retry: outcome?.kind == .superseded
     case .insert, .release, .park, .suspend, .pause, .restart, .reschedule, .unpark, .resume,
-      .update, .remove, .extend, .prune, .rebase, .remember, .complete, .setValue, .other:
+      .update, .remove, .extend, .command, .prune, .rebase, .remember, .complete, .setValue, .other:
       false
     }
   }

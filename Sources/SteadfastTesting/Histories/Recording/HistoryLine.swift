@@ -48,8 +48,8 @@ package enum HistoryEvent: Sendable, Codable {
 package struct HistoryChange: Sendable, Codable {
   package enum Kind: String, Sendable, Codable {
     case insert, succeed, retry, abandon, release, park, unpark, cancel, pause, resume, restart
-    case reschedule, update, remove, extend, prune, rebase, remember, suspend, complete, setValue
-    case other
+    case reschedule, update, remove, extend, command, prune, rebase, remember, suspend, complete
+    case setValue, other
   }
 
   package var kind: Kind
@@ -109,7 +109,7 @@ package struct HistoryTask: Sendable, Codable {
 /// The outcome of a change.
 package struct HistoryOutcome: Sendable, Codable {
   package enum Kind: String, Sendable, Codable {
-    case done, stale, replaced, superseded, duplicate, identityTaken, unmetDependency
+    case done, stale, commanded, replaced, superseded, duplicate, identityTaken, unmetDependency
     case batchRefused, valueDiffers, other
   }
 
@@ -161,6 +161,7 @@ extension HistoryChange {
       }
     case .extend(let lease, let duration):
       self.init(.extend, .claimed(lease), seconds: duration / .seconds(1))
+    case .command(let id, _, _): self.init(.command, task: id)
     case .memory(.remember(let lease, _, _)): self.init(.remember, .claimed(lease))
     case .memory(.suspend(let lease, _, _, _)): self.init(.suspend, .claimed(lease))
     case .memory(.complete(let id, _, _)): self.init(.complete, task: id)
@@ -212,6 +213,7 @@ extension HistoryOutcome {
     case .unmetDependency(let id): self.init(.unmetDependency, tasks: [id])
     case .identityTaken: self.init(.identityTaken)
     case .stale: self.init(.stale)
+    case .commanded: self.init(.commanded)
     case .batchRefused: self.init(.batchRefused)
     case .valueDiffers: self.init(.valueDiffers)
     @unknown default: self.init(.other)

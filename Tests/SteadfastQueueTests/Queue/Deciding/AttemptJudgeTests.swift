@@ -63,7 +63,7 @@ private struct Decided: RetryAwareError {
     case .move(_, let move): description(of: move)
     case .update: "updated"
     case .memory(.suspend(_, let date, _, _)): "suspended until \(date.timeIntervalSince1970)"
-    case .insert, .memory, .broad, .extend, .remove, .setValue: "nonsense"
+    case .insert, .memory, .broad, .extend, .command, .remove, .setValue: "nonsense"
     }
   }
 
