@@ -37,7 +37,7 @@ extension TaskTable {
   /// Returns the number of tasks that match a filter, if the filter consists of states and possibly
   /// a queue; `nil` for any other filter.
   ///
-  /// This takes O(1).
+  /// This takes O(1) for the tasks of all queues, and O(n) for the n names of a queue's tasks.
   func knownCount(matching filter: TaskFilter) -> Int? {
     guard let states = filter.states,
       filter == TaskFilter(queue: filter.queue, states: states)
@@ -48,13 +48,7 @@ extension TaskTable {
   /// Returns the number of tasks in any of these states; a `queue` of `nil` stands for all queues.
   private func count(of states: Set<TaskState>, in queue: String?) -> Int {
     guard let queue else { return stateCounts.total(of: states) }
-    guard let number = lanes.number(ofQueue: queue) else { return 0 }
-    if number > 0 { return lanes.queues[number].stateCounts.total(of: states) }
-    // The tasks of the unnamed queue are not counted separately: they are all tasks except those of
-    // the named queues.
-    return lanes.queues.dropFirst().reduce(stateCounts.total(of: states)) {
-      $0 - $1.stateCounts.total(of: states)
-    }
+    return lanes.number(ofQueue: queue).map { lanes.count(of: states, inQueue: $0) } ?? 0
   }
 
   /// Continues a look-up with its next slice of at most `TaskLookUp.sliceSize` tasks.

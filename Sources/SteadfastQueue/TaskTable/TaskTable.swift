@@ -135,9 +135,6 @@ extension TaskTable {
     let state = entries[slot].record.state
     stateCounts[state] += change
     lanes.changeCount(of: entries[slot].record, by: change, in: entries[slot].lane)
-    guard lanes.haveNamedQueues else { return }
-    let queue = queueNumber(of: slot)
-    if queue > 0 { lanes.queues[queue].stateCounts[state] += change }
   }
 
   func queueNumber(of slot: Int) -> Int { lanes[entries[slot].lane].queue }

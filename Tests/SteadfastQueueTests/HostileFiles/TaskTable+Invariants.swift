@@ -137,8 +137,9 @@ extension TaskTable {
       }
       if queue.ranking.elements() != ranked.sorted() { broken.append("lanes are ranked") }
       let records = entries.slots.map { entries[$0].record }.filter { $0.queue == queue.name }
-      for state in TaskState.allCases where number > 0 {
-        if queue.stateCounts[state] != records.count(where: { $0.state == state }) {
+      for state in TaskState.allCases {
+        if lanes.count(of: [state], inQueue: number) != records.count(where: { $0.state == state })
+        {
           broken.append("the tasks of the queue '\(queue.name)' are counted")
         }
       }

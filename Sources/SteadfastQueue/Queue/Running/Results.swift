@@ -114,24 +114,36 @@ extension Results {
   ///
   /// - Returns: The settlements to store instead of those that the store has refused, because other
   ///   processes have stored commands for their tasks.
+  @inline(__always)
   private func storeAndReport(
     _ settlements: some RandomAccessCollection<Settlement> & Sendable
   ) async throws -> [Settlement] {
     var batch = settlements.map(\.change)
     batch += upkeep.prunings(after: settlements)
     let results = try await storage.persist(batch)
+    var commanded: [Settlement] = []
     // Usually all settlements were stored. Then avoid making an array.
     if zip(settlements, results).allSatisfy({ $1.isDone }) {
       reportStored(settlements)
     } else {
       reportStored(zip(settlements, results).filter { $1.isDone }.map(\.0))
+      commanded = settlementsOfCommands(insteadOf: settlements, outcomes: results)
     }
     let consequences = consequences(of: settlements, outcomes: results)
     if !consequences.isEmpty { await reportConsequences(consequences) }
     for case (let settlement, .superseded(let successor)) in zip(settlements, results) {
       await reportSuperseded(settlement, by: successor)
     }
-    return zip(settlements, results).compactMap { settlement, result in
+    return commanded
+  }
+
+  /// Returns a settlement that carries out the command for each task whose settlement was refused
+  /// because of a command.
+  private func settlementsOfCommands(
+    insteadOf settlements: some Collection<Settlement>,
+    outcomes results: [ChangeOutcome]
+  ) -> [Settlement] {
+    zip(settlements, results).compactMap { settlement, result in
       guard case .commanded(let command) = result, let lease = settlement.change.lease else {
         return nil
       }

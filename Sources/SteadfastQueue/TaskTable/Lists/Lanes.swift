@@ -65,9 +65,6 @@ struct Lanes: Sendable {
     fileprivate(set) var indices: [ExactText: Int] = [:]
     /// The lanes with ready tasks, ordered by their first ready tasks.
     fileprivate(set) var ranking = SortedList<TaskTable.RankedLane>()
-    /// The number of the queue's tasks in each state; for the unnamed queue, the numbers are always
-    /// zero.
-    var stateCounts = StateCounts()
   }
 
   private(set) var all: [Lane] = []
@@ -82,9 +79,6 @@ struct Lanes: Sendable {
   subscript(lane: Int) -> Lane { _read { yield all[lane] } }
 
   // MARK: Names
-
-  /// Whether any queue with a name has ever had a task.
-  var haveNamedQueues: Bool { queues.count > 1 }
 
   /// Returns the number of a queue; `nil` if the queue has never had a task.
   func number(ofQueue name: String) -> Int? { name.isEmpty ? 0 : queueNumbers[ExactText(name)] }
@@ -192,6 +186,11 @@ struct Lanes: Sendable {
     let main = all[lane].main
     all[main].stateCounts[record.state] += change
     if record.state == .waiting, record.isPostponed { all[main].retryingCount += change }
+  }
+
+  /// Returns the number of a queue's tasks in any of these states.
+  func count(of states: Set<TaskState>, inQueue number: Int) -> Int {
+    queues[number].indices.values.reduce(0) { $0 + all[$1].stateCounts.total(of: states) }
   }
 
   mutating func insertReady(_ node: TaskTable.ReadyNode, in lane: Int, isSuspended: Bool) {

@@ -343,14 +343,14 @@ extension TaskRecord {
 /// The counts are in an array because it is faster than a dictionary, and every task changes them
 /// several times.
 struct StateCounts: Sendable {
-  private var counts = Array(repeating: 0, count: TaskState.allCases.count)
+  private var counts = SIMD8<Int>()
 
   subscript(state: TaskState) -> Int {
     get { counts[Self.index(of: state)] }
     set { counts[Self.index(of: state)] = newValue }
   }
 
-  var total: Int { counts.reduce(0, +) }
+  var total: Int { counts.wrappedSum() }
 
   func total(of states: Set<TaskState>) -> Int { states.reduce(0) { $0 + self[$1] } }
 
