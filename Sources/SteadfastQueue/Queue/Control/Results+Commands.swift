@@ -32,7 +32,8 @@ extension Results {
     // `records` are changed before those.
     var others: [TaskRecord] = []
     var performedElsewhere: [TaskRecord] = []
-    for record in page where !command.isMet(by: record, now: now) {
+    for record in page
+    where !command.isMet(by: record, now: now) && !command.isPointless(afterCommandOf: record) {
       if owner(of: record)?.hasCommand(for: record.id) == true {
         others.append(record)
       } else if isPerformedElsewhere(record) {
@@ -69,7 +70,8 @@ extension Results {
   private func isPerformedElsewhere(_ record: TaskRecord) -> Bool {
     guard record.state == .running, store.sharing != nil else { return false }
     guard let owner = owner(of: record) else { return true }
-    return owner.dispatch.machine.withLock { !$0.isLeased(record.id) }
+    // A claim in flight may be that of the task.
+    return owner.dispatch.machine.withLock { !$0.claims.isInFlight && !$0.isLeased(record.id) }
   }
 
   private func hasCommand(for id: TaskID) -> Bool {
@@ -90,10 +92,9 @@ extension Results {
     // The listed task has already matched the filter's queue, and a task never changes its queue.
     var filter = filter
     filter.queue = nil
-    let owner = owner(of: listed) ?? self
-    guard let record = try await owner.storage.record(of: listed.id), filter.matches(record) else {
-      return false
-    }
+    guard let owner = owner(of: listed), let record = try await owner.storage.record(of: listed.id),
+      filter.matches(record)
+    else { return false }
     return try await owner.carryOutUnlessKeyInUse(command, for: record.id)
   }
 
@@ -128,6 +129,19 @@ extension Results {
     var fruitlessClaims = 0
     // A store refuses a change to a task while another change to it is being stored.
     for _ in 0..<QueueStore.maxConflictRetries {
+      // After a command that is stored with the task, the next one is stored, too: so all processes
+      // know which is the last one.
+      if store.sharing != nil, !wasPending, let record = try await storage.record(of: id),
+        record.state == .running, record.command != nil
+      {
+        switch try await storeCommand(command, of: [record])[0] {
+        case .stored:
+          interrupt(id, by: command.stored)
+          return true
+        case .refused: return false
+        case .hasChanged: continue
+        }
+      }
       let (outcome, claims) = dispatch.machine.withLock { machine in
         (
           machine.request(command, of: id, wasPending: wasPending),
@@ -158,6 +172,7 @@ extension Results {
         return false
       }
       if command.isMet(by: record, now: now) { return true }
+      if record.state != .running, command.isPointless(afterCommandOf: record) { return false }
       let change = change(carryingOut: command, of: record)
       let result = try await store([change], for: [record])[0]
       if result.isDone { return true }
@@ -200,9 +215,9 @@ extension Results {
     of records: [TaskRecord]
   ) async throws -> [CommandStorage] {
     let changes = records.map { record -> TaskChange? in
-      guard let stored = command.stored,
-        record.command.map({ !command.isPointless(after: TaskCommand($0)) }) ?? true
-      else { return nil }
+      guard let stored = command.stored, !command.isPointless(afterCommandOf: record) else {
+        return nil
+      }
       return .command(record.id, from: record.command, to: stored)
     }
     let batch = changes.compactMap(\.self)
@@ -211,6 +226,15 @@ extension Results {
       if change == nil { return .refused }
       return results.next()?.isDone == true ? .stored : .hasChanged
     }
+  }
+
+  /// Cancels the attempt at a task because of a command that is stored with the task, if this queue
+  /// makes the attempt.
+  func interrupt(_ id: TaskID, by command: StoredCommand?) {
+    guard let command, let worker = dispatch.machine.withLock({ $0.add(command, of: id) }) else {
+      return
+    }
+    dispatch.signals.interrupts[worker].signal()
   }
 
   private func performedElsewhereError(_ id: TaskID) -> TaskQueueError {
@@ -556,10 +580,19 @@ extension Results {
     while true {
       let record = try await storage.record(of: id)
       // Another process has stored the command to pause the task.
-      let isToBePaused = record?.state == .running && record?.command == .pause
-      if isToBePaused {
-        let change = TaskChange.command(id, from: .pause, to: .release)
+      let isToBePaused = record?.command == .pause
+      if isToBePaused, let record {
+        // If the claim has expired since, the next claim would return the command.
+        let change: TaskChange =
+          record.state == .running
+          ? .command(id, from: .pause, to: .release)
+          : .reschedule(
+            .unclaimed(id),
+            availableDate: record.availableDate,
+            countedFrom: record.countedFrom
+          )
         guard try await storage.persist([change])[0].isDone else { continue }
+        interrupt(id, by: .release)
       }
       switch dispatch.machine.withLock({ $0.withdrawPause(of: id) }) {
       case .done where record?.state != .paused: return true

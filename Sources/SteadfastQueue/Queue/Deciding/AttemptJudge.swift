@@ -254,7 +254,8 @@ struct AttemptJudge: Sendable {
   /// Returns the settlement that carries out a command, after the store has refused another
   /// settlement because of the command.
   ///
-  /// If this process has cancelled the task, it stays cancelled.
+  /// If this process has cancelled the task, and the command only pauses it, or withdraws a pause,
+  /// the task stays cancelled.
   func settlement(
     of refused: Settlement,
     _ lease: Lease,
@@ -264,7 +265,9 @@ struct AttemptJudge: Sendable {
     var lease = lease
     lease.command = command
     let change: TaskChange =
-      if let end = refused.change.end, end.state == .cancelled {
+      if let end = refused.change.end, end.state == .cancelled,
+        command == .pause || command == .release
+      {
         .end(.claimed(lease), end)
       } else {
         change(carryingOut: TaskCommand(command), of: refused.record, .claimed(lease), now: now)
@@ -273,7 +276,8 @@ struct AttemptJudge: Sendable {
       change: change,
       record: refused.record,
       timing: refused.timing,
-      wasBegun: refused.wasBegun,
+      // An occurrence that is cancelled before it has begun has not advanced its schedule.
+      wasBegun: refused.wasBegun || change.end != nil,
       usedMemory: refused.usedMemory
     )
   }

@@ -62,6 +62,11 @@ extension TaskCommand {
       }
   }
 
+  /// Returns whether this command has no effect after the command that is stored with the task.
+  func isPointless(afterCommandOf record: TaskRecord) -> Bool {
+    record.command.map { isPointless(after: TaskCommand($0)) } ?? false
+  }
+
   /// The command as a store keeps it; `nil` if it is refused for a task that is being performed.
   var stored: StoredCommand? {
     switch self {

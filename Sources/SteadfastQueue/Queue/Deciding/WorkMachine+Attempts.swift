@@ -86,6 +86,8 @@ extension WorkMachine {
   /// A claimed task that has not started gets no attempt. If an attempt has ended already, the
   /// store refuses its result (``ChangeOutcome/commanded(_:)``).
   ///
+  /// The command replaces an earlier one of the attempt, unless it has no effect after that one.
+  ///
   /// - Returns: The worker whose attempt the command cancels; `nil` if there is none, or if another
   ///   command cancels it already.
   mutating func add(_ stored: StoredCommand, of id: TaskID) -> Int? {
@@ -96,10 +98,12 @@ extension WorkMachine {
     guard let worker = attempts.firstIndex(where: { $0?.id == id }),
       let attempt = attempts[worker], !attempt.isOver
     else { return nil }
-    let withdrawsPause = stored == .release && attempt.command == .pause
-    guard attempt.command == nil || withdrawsPause else { return nil }
-    attempts[worker]?.command = TaskCommand(stored)
-    return withdrawsPause ? nil : worker
+    let command = TaskCommand(stored)
+    if let earlier = attempt.command, command.isPointless(after: earlier) { return nil }
+    // If the pause that is withdrawn has not come here, the attempt goes on.
+    guard command != .release || attempt.command == .pause else { return nil }
+    attempts[worker]?.command = command
+    return attempt.command == nil ? worker : nil
   }
 
   /// Adds a command to all attempts whose tasks require a condition, so that they are released.

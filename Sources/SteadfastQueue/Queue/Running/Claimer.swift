@@ -505,7 +505,6 @@ extension Claimer {
       guard let duration = dispatch.leaseDuration, !Task.isCancelled else { continue }
       do {
         try await extendCurrentLeases(for: duration)
-        try await takeStoredCommands()
       } catch {
         dispatch.fail(error, to: "extend its claims")
       }
@@ -580,30 +579,39 @@ extension Claimer {
     await gate.followStoredPause()
     dispatch.lookForWork()
     await results.refreshAwaitedOutcomes()
+    await takeStoredCommands()
     do {
-      try await takeStoredCommands()
       try await schedules.restoreSchedulesEachMinute()
     } catch {
-      dispatch.fail(error, to: "read commands for its tasks, and update its schedules")
+      dispatch.fail(error, to: "update its schedules")
+    }
+  }
+
+  /// Looks for commands of other processes as often as claims are extended, even if the store gives
+  /// no hints and the polls are rare; returns when cancelled.
+  ///
+  /// The extensions themselves don't wait for this look-up.
+  func followCommands(_ sharing: StoreSharing) async {
+    let interval = max(sharing.leaseDuration / 3, .milliseconds(1))
+    while !Task.isCancelled {
+      try? await time.wait(for: interval)
+      await takeStoredCommands()
     }
   }
 
   /// Looks up the commands that other processes have stored for this queue's tasks, and cancels the
-  /// attempts that they end.
-  private func takeStoredCommands() async throws {
-    guard store.sharing != nil,
-      dispatch.machine.withLock({ $0.performing > 0 || !$0.ready.isEmpty })
-    else { return }
-    try await forEachPage(
-      of: TaskFilter(states: [.running], hasCommand: true),
-      after: nil
-    ) { page in
-      for record in page {
-        guard let command = record.command,
-          let worker = dispatch.machine.withLock({ $0.add(command, of: record.id) })
-        else { continue }
-        dispatch.signals.interrupts[worker].signal()
+  /// attempts that they end; if the store fails, stops the run.
+  private func takeStoredCommands() async {
+    guard dispatch.machine.withLock({ $0.performing > 0 || !$0.ready.isEmpty }) else { return }
+    let (filter, limit) = (TaskFilter(states: [.running], hasCommand: true), 500)
+    var page: [TaskRecord] = []
+    repeat {
+      do {
+        page = try await store.tasks(matching: filter, after: page.last?.id, limit: limit)
+      } catch {
+        return dispatch.fail(error, to: "read the commands for its tasks")
       }
-    }
+      for record in page { results.interrupt(record.id, by: record.command) }
+    } while page.count == limit
   }
 }

@@ -170,6 +170,7 @@ extension QueueCore {
       }
       if let sharing = store.sharing {
         services.addTask { await self.claimer.pollSharedStore(sharing) }
+        services.addTask { await self.claimer.followCommands(sharing) }
       }
       if let hints = store.hints { services.addTask { await self.claimer.followHints(hints) } }
       services.addTask { await self.gate.followMonitors() }

@@ -90,7 +90,11 @@ extension Results {
     _ settlements: some RandomAccessCollection<Settlement> & Sendable,
     isLast: Bool = false
   ) async -> Bool {
-    let shared = settlements.filter(\.mayRaceWithOtherReports).map(\.record.id)
+    let hasCommands = store.sharing != nil
+    let shared = settlements.filter {
+      // A command may replace a change that ends the task by one that keeps it.
+      $0.mayRaceWithOtherReports || hasCommands && $0.change.leaseEndedWithoutSuccess != nil
+    }.map(\.record.id)
     if !shared.isEmpty { await observers.changes.beginAttemptResults(of: shared) }
     defer { if !shared.isEmpty { observers.changes.markAttemptResultsReported(of: shared) } }
     do {

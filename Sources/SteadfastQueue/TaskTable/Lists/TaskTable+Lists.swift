@@ -340,8 +340,8 @@ extension TaskRecord {
 
 /// The number of tasks in each state.
 ///
-/// The counts are in an array because it is faster than a dictionary, and every task changes them
-/// several times.
+/// The counts are in a vector, with an element for each of the eight states. It is faster than a
+/// dictionary, and every task changes them several times.
 struct StateCounts: Sendable {
   private var counts = SIMD8<Int>()
 

@@ -1,4 +1,5 @@
 import SteadfastTesting
+import Synchronization
 import TestSupport
 import Testing
 
@@ -200,8 +201,136 @@ import Foundation
       #expect(try await !caller.resume(task.id))
       #expect(try await task.record()?.command == .release)
       try await clock.sleep(for: .seconds(11))
+      // The process learns only of the withdrawal, so the attempt goes on.
       #expect(try await task.record()?.state == .running)
-      #expect(log.entries == ["a begins 1", "a is cut short at 20", "a begins 1"])
+      #expect(log.entries == ["a begins 1"])
+    }
+  }
+
+  /// Holds handlers, also cancelled ones, until it is open.
+  private final class Gate: Sendable {
+    private struct State {
+      var isOpen = false
+      var callers: [CheckedContinuation<Void, Never>] = []
+    }
+
+    private let state = Mutex(State())
+
+    func pass() async {
+      await withCheckedContinuation { caller in
+        let isOpen = state.withLock { state in
+          if !state.isOpen { state.callers.append(caller) }
+          return state.isOpen
+        }
+        if isOpen { caller.resume() }
+      }
+    }
+
+    func open() {
+      let callers = state.withLock { state in
+        state.isOpen = true
+        return state.callers
+      }
+      for caller in callers { caller.resume() }
+    }
+  }
+
+  /// Makes a queue whose cancelled handler stops when the gate is open.
+  private func makeSlowQueue(_ gate: Gate) async -> TaskQueue {
+    let queue = TaskQueue(
+      persistence: store.process(),
+      configuration: TaskQueueConfiguration(cancelledRetention: .forever),
+      clock: clock
+    )
+    await queue.register(Note.self) { [clock, log] _, _ in
+      log.add("begins")
+      do {
+        try await clock.sleep(for: .seconds(500))
+      } catch {
+        await gate.pass()
+        throw error
+      }
+    }
+    return queue
+  }
+
+  @Test(arguments: [StoredCommand.restart, .remove])
+  func `a command replaces one because of which the handler is already stopping`(
+    last: StoredCommand
+  ) async throws {
+    let gate = Gate()
+    let performer = await makeSlowQueue(gate)
+    let caller = makeCaller()
+    let task = try await caller.enqueue(Note("1"))
+    try await withRunning(performer) {
+      try await clock.sleep(for: .seconds(10))
+      #expect(try await caller.cancel(task.id))
+      try await clock.sleep(for: .seconds(1))
+      if last == .restart {
+        #expect(try await caller.retry(task.id))
+      } else {
+        #expect(try await caller.remove(task.id))
+      }
+      try await clock.sleep(for: .seconds(1))
+      gate.open()
+      try await clock.sleep(for: .seconds(1))
+      #expect(try await task.record()?.state == (last == .restart ? .running : nil))
+      #expect(log.entries.count == (last == .restart ? 2 : 1))
+    }
+  }
+
+  @Test(arguments: [false, true])
+  func `the process that performs the task replaces a stored command, too`(
+    hasSeenCommand: Bool
+  ) async throws {
+    let gate = Gate()
+    let performer = await makeSlowQueue(gate)
+    let caller = makeCaller()
+    let task = try await caller.enqueue(Note("1"))
+    try await withRunning(performer) {
+      try await clock.sleep(for: .seconds(10))
+      #expect(try await caller.cancel(task.id))
+      if hasSeenCommand { try await clock.sleep(for: .seconds(1)) }
+      #expect(try await !performer.pause(task.id))
+      #expect(try await performer.retry(task.id))
+      try await clock.sleep(for: .seconds(1))
+      gate.open()
+      try await clock.sleep(for: .seconds(1))
+      #expect(try await task.record()?.state == .running)
+      #expect(log.entries.count == 2)
+    }
+  }
+
+  @Test func `a command that waits for the next claim prevents weaker ones`() async throws {
+    let process = store.process()
+    let performer = await makeQueue("a", on: process)
+    let caller = makeCaller()
+    let tasks = try await caller.enqueue(contentsOf: ["1", "2"].map { Note($0) })
+    try await withRunning(performer) {
+      try await clock.sleep(for: .seconds(10))
+      process.die()
+      #expect(try await caller.cancel(tasks[0].id))
+      #expect(try await caller.pause(tasks[1].id))
+      try await clock.sleep(for: .seconds(100))
+      // A claim of other tasks ends the claims that have expired.
+      let other = ClaimRequest(
+        limit: 1,
+        names: ["other": 1],
+        now: clock.date,
+        leaseDuration: .seconds(60)
+      )
+      #expect(try await store.process().claim(other).tasks.isEmpty)
+      #expect(try await tasks[0].record()?.state == .waiting)
+      #expect(try await !caller.pause(tasks[0].id))
+      #expect(try await !caller.reschedule(tasks[0].id, to: clock.date + 100))
+      let ids = TaskFilter(ids: [tasks[0].id])
+      #expect(try await caller.reschedule(matching: ids, to: clock.date + 100) == 0)
+      #expect(try await tasks[0].record()?.command == .cancel)
+      #expect(try await caller.resume(tasks[1].id))
+      #expect(try await tasks[1].record()?.command == nil)
+      #expect(try await caller.cancel(tasks[0].id))
+      #expect(try await tasks[0].record()?.state == .cancelled)
+      process.revive()
     }
   }
 
