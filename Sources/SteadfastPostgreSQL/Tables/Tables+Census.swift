@@ -4,7 +4,7 @@ import SteadfastDatabases
 extension Connection {
   /// The statement that counts all tasks.
   ///
-  /// The server reads only indexes, each of which contains all columns of its part.
+  /// Each part of the statement reads one index, which contains all columns that it needs.
   static let census = [
     "is_ready and available_date = coalesce(due_date, created_date)",
     "is_ready and available_date <> coalesce(due_date, created_date)",

@@ -22,7 +22,7 @@ enum Limits {
   static let shutDown = Duration.seconds(5)
   /// The duration of the claims of tasks that wait, and the interval of their polls.
   ///
-  /// They are so long that only a hint tells a process of a command in time.
+  /// Both are long, so that a command arrives in time only if a hint announces it.
   static let waiting = StoreSharing(leaseDuration: .seconds(120), pollInterval: .seconds(120))
 }
 

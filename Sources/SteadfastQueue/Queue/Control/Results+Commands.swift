@@ -131,16 +131,10 @@ extension Results {
     for _ in 0..<QueueStore.maxConflictRetries {
       // After a command that is stored with the task, the next one is stored, too: so all processes
       // know which is the last one.
-      if store.sharing != nil, !wasPending, let record = try await storage.record(of: id),
-        record.state == .running, record.command != nil
-      {
-        switch try await storeCommand(command, of: [record])[0] {
-        case .stored:
-          interrupt(id, by: command.stored)
-          return true
-        case .refused: return false
-        case .hasChanged: continue
-        }
+      let known = store.sharing == nil || wasPending ? nil : try await storage.record(of: id)
+      if let record = known, record.state == .running, record.command != nil {
+        guard let isStored = try await storeCommand(command, of: record) else { continue }
+        return isStored
       }
       let (outcome, claims) = dispatch.machine.withLock { machine in
         (
@@ -167,10 +161,11 @@ extension Results {
         return try await carryOut(command, for: id, insteadOf: earlier)
       case .notLeased: break
       }
-      guard let record = try await storage.record(of: id), command.applies(to: record.state)
-      else {
-        return false
-      }
+      // The claim or the attempt of a running task may have ended since the first look-up.
+      let isKnown = known.map { $0.state != .running } ?? false
+      guard let record = isKnown ? known : try await storage.record(of: id),
+        command.applies(to: record.state)
+      else { return false }
       if command.isMet(by: record, now: now) { return true }
       if record.state != .running, command.isPointless(afterCommandOf: record) { return false }
       let change = change(carryingOut: command, of: record)
@@ -186,11 +181,8 @@ extension Results {
       // In a shared store, another process may have claimed the task. So wait for no more than two
       // of this queue's claims.
       if store.sharing != nil, isElsewhere || fruitlessClaims == 2 {
-        switch try await storeCommand(command, of: [record])[0] {
-        case .stored: return true
-        case .refused: return false
-        case .hasChanged: continue
-        }
+        guard let isStored = try await storeCommand(command, of: record) else { continue }
+        return isStored
       }
       if isElsewhere { break }
       fruitlessClaims += 1
@@ -207,6 +199,20 @@ extension Results {
     case refused
     /// The task has changed since it was looked up.
     case hasChanged
+  }
+
+  /// Stores a command with a running task, and cancels the attempt if this queue makes it.
+  ///
+  /// - Returns: Whether the command has an effect; `nil` if nothing is stored, because the task has
+  ///   changed since it was looked up.
+  private func storeCommand(_ command: TaskCommand, of record: TaskRecord) async throws -> Bool? {
+    switch try await storeCommand(command, of: [record])[0] {
+    case .stored:
+      interrupt(record.id, by: command.stored)
+      return true
+    case .refused: return false
+    case .hasChanged: return nil
+    }
   }
 
   /// Stores a command with tasks that other processes perform.

@@ -48,7 +48,7 @@ extension TaskCommand {
   }
 }
 
-/// Commands that a store keeps with their tasks.
+/// Converts commands from and to the form in which a store has them.
 extension TaskCommand {
   init(_ stored: StoredCommand) {
     self =
@@ -67,7 +67,7 @@ extension TaskCommand {
     record.command.map { isPointless(after: TaskCommand($0)) } ?? false
   }
 
-  /// The command as a store keeps it; `nil` if it is refused for a task that is being performed.
+  /// The command in the form in which a store has it; `nil` if a running task refuses the command.
   var stored: StoredCommand? {
     switch self {
     case .cancel: .cancel

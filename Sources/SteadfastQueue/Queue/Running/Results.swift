@@ -92,7 +92,7 @@ extension Results {
   ) async -> Bool {
     let hasCommands = store.sharing != nil
     let shared = settlements.filter {
-      // A command may replace a change that ends the task by one that keeps it.
+      // Because of a command, a task that this change would remove may stay in the store.
       $0.mayRaceWithOtherReports || hasCommands && $0.change.leaseEndedWithoutSuccess != nil
     }.map(\.record.id)
     if !shared.isEmpty { await observers.changes.beginAttemptResults(of: shared) }

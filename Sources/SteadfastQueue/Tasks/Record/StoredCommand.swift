@@ -2,8 +2,8 @@
 /// ends.
 ///
 /// In a shared store, any process can cancel, pause, restart or remove a task that another process
-/// performs. The store keeps the command with the task (``TaskRecord/command``), so that it is
-/// carried out even if that process ends first.
+/// performs. The command is stored with the task (``TaskRecord/command``), so that it is carried
+/// out even if that process ends first.
 ///
 /// More commands may be added.
 @nonexhaustive
