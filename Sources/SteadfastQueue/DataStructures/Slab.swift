@@ -182,11 +182,17 @@ struct SlotIndex: Sendable {
   /// This limits the number of buckets that are moved at once.
   private static let maxCountOfOneShard = 12 << 10
 
-  private static let seeds = (UInt64.random(in: 0 ... .max), UInt64.random(in: 0 ... .max))
+  static let seeds = (UInt64.random(in: 0 ... .max), UInt64.random(in: 0 ... .max))
 
-  private let seeds = Self.seeds
+  private let seeds: (UInt64, UInt64)
   private var shards = [Shard()]
   private(set) var count = 0
+
+  /// Makes an empty index.
+  ///
+  /// - Parameter seeds: what the hashes depend on; by default two numbers that differ from process
+  ///   to process.
+  init(seeds: (UInt64, UInt64) = Self.seeds) { self.seeds = seeds }
 
   /// All slots, in no particular order.
   var all: some Sequence<Int> { shards.lazy.flatMap(\.slots) }
@@ -251,8 +257,16 @@ struct SlotIndex: Sendable {
   }
 
   private func hash(of id: some SlotKey) -> UInt32 {
-    let product = (id.high ^ seeds.0).multipliedFullWidth(by: id.low ^ seeds.1)
-    return UInt32(truncatingIfNeeded: (product.high ^ product.low) >> 32)
+    // If one half of the IDs is constant, the products are equally far apart. With 3 of 1,000
+    // seeds, their upper bits then have few values. A second multiplication spreads these.
+    let mixed = Self.fold(id.high ^ seeds.0, id.low ^ seeds.1)
+    return UInt32(truncatingIfNeeded: Self.fold(mixed, 0x9E37_79B9_7F4A_7C15) >> 32)
+  }
+
+  /// Returns the upper half of the product, combined with the lower half.
+  private static func fold(_ left: UInt64, _ right: UInt64) -> UInt64 {
+    let product = left.multipliedFullWidth(by: right)
+    return product.high ^ product.low
   }
 }
 
