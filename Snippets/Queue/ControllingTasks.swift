@@ -93,6 +93,14 @@ let failed = try await queue.tasks(
 print(failed.compactMap(\.lastError))
 // snippet.end
 
+// snippet.failures
+let failures = try await queue.failures(since: .now - 3600)
+for group in failures.groups {
+  print(group.count, group.shape)
+  print("  such as:", group.reason, group.samples)
+}
+// snippet.end
+
 // snippet.statistics
 let statistics = try await queue.statistics
 print(statistics.counts[.waiting] ?? 0, "wait")

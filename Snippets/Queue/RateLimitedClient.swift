@@ -71,6 +71,14 @@ await queue.shutDown()
 try await running.value
 await watching.value
 
+// snippet.use
+for limit in try await queue.rateLimits() where !limit.hasKeys {
+  let name = limit.names?.first ?? "all tasks"
+  print("\(name): \(limit.startCount ?? 0) of \(limit.count) starts")
+  if let date = limit.nextStart { print("the next start is at \(date)") }
+}
+// snippet.end
+
 // snippet.statistics
 print(try await queue.statistics.rateLimited, "times used up")
 // snippet.end

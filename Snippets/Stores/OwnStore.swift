@@ -838,6 +838,7 @@ private struct NamedValue: Codable {
 private struct EarlierFailure: Codable {
   var reason: String
   var date: Date
+  var attempt: String?
 }
 
 /// The dependencies of a task in the form that they have in the document.
@@ -880,7 +881,8 @@ extension Entry: Codable {
     case id, name, payload, format, version, priority, createdDate, maxRetries, usesBackoff
     case uniqueKey, keyRole, uniqueUntil, latestDate, orderKey, blocksOrderOnFailure, conditions
     case dependencies, queue, tags, metadata, timeLimit, expiryDate, state, availableDate
-    case countedFrom, retryCount, interruptionCount, lastError, failedDate, earlierFailures
+    case countedFrom, retryCount, interruptionCount, lastError, failedDate
+    case failedAttempt, earlierFailures
     case parkedVersion, isPostponed, finishedDate
     case place, number, token, memory
   }
@@ -934,7 +936,14 @@ extension Entry: Codable {
       interruptionCount: try value(.interruptionCount),
       lastError: try valueIfAny(.lastError),
       failedDate: try valueIfAny(.failedDate),
-      earlierFailures: earlier.map { TaskFailure(reason: $0.reason, date: $0.date) },
+      failedAttempt: try valueIfAny(.failedAttempt).map(FailedAttempt.init(text:)),
+      earlierFailures: earlier.map { failure in
+        TaskFailure(
+          reason: failure.reason,
+          date: failure.date,
+          attempt: failure.attempt.map(FailedAttempt.init(text:))
+        )
+      },
       parkedVersion: try valueIfAny(.parkedVersion),
       isPostponed: try value(.isPostponed),
       finishedDate: try valueIfAny(.finishedDate)
@@ -980,7 +989,14 @@ extension Entry: Codable {
     try keep(record.interruptionCount, .interruptionCount)
     try keep(record.lastError, .lastError)
     try keep(record.failedDate, .failedDate)
-    let earlier = record.earlierFailures.map { EarlierFailure(reason: $0.reason, date: $0.date) }
+    try keep(record.failedAttempt?.text, .failedAttempt)
+    let earlier = record.earlierFailures.map { failure in
+      EarlierFailure(
+        reason: failure.reason,
+        date: failure.date,
+        attempt: failure.attempt?.text
+      )
+    }
     if !earlier.isEmpty { try keep(earlier, .earlierFailures) }
     if let version = record.parkedVersion { try keep(version, .parkedVersion) }
     try keep(record.isPostponed, .isPostponed)

@@ -191,6 +191,10 @@ private struct FilterCondition {
       add("available_date >= $", .date(dates.lowerBound))
       add("available_date < $", .date(dates.upperBound))
     }
+    if let dates = filter.failedDates {
+      add("failed_date >= $", .date(dates.lowerBound))
+      add("failed_date < $", .date(dates.upperBound))
+    }
   }
 
   /// Adds the condition that a task has all of these keys and values in its metadata.

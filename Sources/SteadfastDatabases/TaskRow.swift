@@ -48,6 +48,7 @@ package enum TaskColumns {
     "put_off", "memory_size", "finished_date", "dependency_rule", "follower", "cause",
     "name_count", "batch_total", "batch_succeeded", "batch_failed", "counted_from", "metadata",
     "parked_version", "claim_holder", "claim_date", "lease_end", "command",
+    "failed_attempt",
   ]
 
   /// The number of columns, which is also the number of the first column after them.
@@ -122,6 +123,7 @@ extension TaskRow {
       interruptionCount: integer(23),
       lastError: unlessNull(24, text),
       failedDate: unlessNull(25, date),
+      failedAttempt: unlessNull(44, text).map(FailedAttempt.init(text:)),
       earlierFailures: try StoredFailures.read(unlessNull(26, text)),
       parkedVersion: StoredVersion.version(in: integer(39)),
       claim: unlessNull(41) { claimed in
@@ -169,25 +171,33 @@ enum StoredFailures {
   private struct Failure: Codable {
     var reason: String
     var date: Double
+    var attempt: String?
   }
 
   /// Returns the failures as JSON; `nil` if there are no failures.
   static func json(of failures: [TaskFailure]) -> String? {
-    let stored = failures.map { Failure(reason: $0.reason, date: $0.date.timeIntervalSince1970) }
+    let stored = failures.map { failure in
+      Failure(
+        reason: failure.reason,
+        date: failure.date.timeIntervalSince1970,
+        attempt: failure.attempt?.text
+      )
+    }
     guard !stored.isEmpty, let data = try? JSONEncoder().encode(stored) else { return nil }
     return String(decoding: data, as: UTF8.self)
   }
 
   /// Returns a task's earlier failures and the last failure as JSON.
   ///
-  /// The columns of the row are the reason and the date of the last failure, and the JSON for the
-  /// earlier failures.
+  /// The columns of the row are the reason and the date of the last failure, the JSON for the
+  /// earlier failures, and the attempt of the last failure.
   static func jsonWithLastFailure(_ row: some TaskRow) throws -> String? {
     let earlier = try read(row.unlessNull(2, row.text))
     guard let reason = row.unlessNull(0, row.text), let date = row.unlessNull(1, row.date) else {
       return json(of: earlier)
     }
-    let last = TaskFailure(reason: reason, date: date)
+    let attempt = row.unlessNull(3, row.text).map(FailedAttempt.init(text:))
+    let last = TaskFailure(reason: reason, date: date, attempt: attempt)
     return json(of: TaskRecord.latestStorable(of: earlier + [last.shortened()]))
   }
 
@@ -195,7 +205,11 @@ enum StoredFailures {
     guard let text else { return [] }
     do {
       return try JSONDecoder().decode([Failure].self, from: Data(text.utf8)).map { failure in
-        TaskFailure(reason: failure.reason, date: Date(timeIntervalSince1970: failure.date))
+        TaskFailure(
+          reason: failure.reason,
+          date: Date(timeIntervalSince1970: failure.date),
+          attempt: failure.attempt.map(FailedAttempt.init(text:))
+        )
       }
     } catch {
       throw UnreadableRow(column: "earlier_failures")

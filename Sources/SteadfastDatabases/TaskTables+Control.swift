@@ -196,7 +196,8 @@ extension TaskStatements {
     \(places)
     update steadfast_task as task set state = 'waiting', available_date = $2, counted_from = $2,
       retry_count = 0, interruption_count = 0, put_off = false,
-      last_error = null, failed_date = null, earlier_failures = null, finished_date = null,
+      last_error = null, failed_date = null, failed_attempt = null, earlier_failures = null,
+      finished_date = null,
       expiry_date = case when expiry_date <= $2 then null else expiry_date end,
       key_role = case when unique_key is not null then coalesce(key_role, 'holder') end,
       cause = null, position = listed.place, lease_token = null, lease_end = null, command = null

@@ -81,6 +81,7 @@ extension TaskTables {
       update steadfast_task as task set key_role = 'holder',
         retry_count = holder.retry_count, interruption_count = holder.interruption_count,
         last_error = holder.last_error, failed_date = holder.failed_date,
+        failed_attempt = holder.failed_attempt,
         earlier_failures = holder.earlier_failures, put_off = holder.put_off,
         counted_from = case when task.available_date > holder.available_date
           then task.counted_from else holder.counted_from end,
@@ -134,18 +135,23 @@ extension TaskTables {
   /// Stores a failure as the last failure of a task.
   func recordFailure(_ failure: TaskFailure, of entry: TaskEntry) throws {
     let earlier = try database.first(
-      "select last_error, failed_date, earlier_failures from steadfast_task where id = $1",
+      """
+      select last_error, failed_date, earlier_failures, failed_attempt
+      from steadfast_task where id = $1
+      """,
       .id(entry.id)
     ) { try StoredFailures.jsonWithLastFailure($0) }
     try database.send(
       """
-      update steadfast_task set last_error = $2, failed_date = $3, earlier_failures = $4
+      update steadfast_task set last_error = $2, failed_date = $3, earlier_failures = $4,
+        failed_attempt = $5
       where id = $1
       """,
       .id(entry.id),
       .text(failure.reason),
       .date(failure.date),
-      .text(earlier ?? nil)
+      .text(earlier ?? nil),
+      .text(failure.attempt?.text)
     )
   }
 

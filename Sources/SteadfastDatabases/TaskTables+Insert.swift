@@ -270,6 +270,7 @@ extension TaskRecord {
       .date(explicitOrigin),
       StoredMetadata.value(of: metadata),
       StoredVersion.integer(for: parkedVersion),
+      .text(failedAttempt?.text),
     ]
   }
 }
@@ -282,12 +283,12 @@ extension TaskStatements {
       order_number, holds_order, conditions, dependency_rule, follower, tags, time_limit,
       expiry_date, state, retry_count, interruption_count, last_error, failed_date,
       earlier_failures, put_off, finished_date, name_count, counted_from, metadata,
-      parked_version)
+      parked_version, failed_attempt)
     values (
       $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
       case when $16::text is not null then nextval('steadfast_place') end,
       $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33,
-      $34::text::jsonb, $35)
+      $34::text::jsonb, $35, $36)
     on conflict (id) do nothing
     """
 

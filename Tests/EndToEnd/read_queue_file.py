@@ -219,6 +219,13 @@ class Fields:
         failures = [[text, float(self.number(name, date))] for text, date in pairs]
         if not all(math.isfinite(date) for _, date in failures):
             self.refuse(f"'{name}' has a date that is not finite")
+        if self.has("attempts"):
+            attempts = self.texts("attempts")
+            if len(attempts) != len(failures):
+                self.refuse("'attempts' are not those of its failures")
+            failures = [
+                failure + [attempt] if attempt else failure
+                for failure, attempt in zip(failures, attempts)]
         return failures[-4:]
 
     def number(self, name, value):
@@ -532,7 +539,7 @@ class Tasks:
         other = self.tasks[self.roles[*self.key(task), "successor"]]
         if task["available"] >= other["available"]:
             other["available"], other["from"] = task["available"], task["from"]
-        for name in ("retries", "interruptions", "error", "failed", "earlier", "putOff"):
+        for name in ("retries", "interruptions", "error", "failed", "attempt", "earlier", "putOff"):
             other.pop(name, None)
             if name in task:
                 other[name] = task[name]
@@ -567,7 +574,7 @@ class Tasks:
         readers = {
             "key": fields.text, "order": fields.text, "uniqueUntil": fields.date, "latestDate": fields.date, "limit": fields.duration, "expires": fields.date,
             "schema": fields.integer, "retries": fields.count, "interruptions": fields.count,
-            "error": fields.text, "failed": fields.date, "earlier": fields.failures,
+            "error": fields.text, "failed": fields.date, "attempt": fields.text, "earlier": fields.failures,
             "knows": fields.integer, "ended": fields.date,
         }  # fmt: skip
         for name, read in readers.items():
@@ -644,8 +651,13 @@ class Tasks:
     def note(self, fields, task):
         if "error" in task and "failed" in task:
             last = [task["error"][:500], task["failed"]]
+            if "attempt" in task:
+                last.append(task["attempt"])
             task["earlier"] = (task.get("earlier", []) + [last])[-4:]
         task["error"], task["failed"] = fields.text("error"), fields.date("failed")
+        task.pop("attempt", None)
+        if fields.has("attempt"):
+            task["attempt"] = fields.text("attempt")
 
     def wake(self, task):
         """Makes a suspended task wait, available at once."""
@@ -895,7 +907,7 @@ class Tasks:
             self.take_role(task, "holder")
         self.set_cause(task, None)
         task["available"] = task["from"] = available
-        for name in ("retries", "interruptions", "error", "failed", "earlier", "ended"):
+        for name in ("retries", "interruptions", "error", "failed", "attempt", "earlier", "ended"):
             task.pop(name, None)
         task["putOff"] = False
         if task.get("expires", math.inf) <= task["available"]:

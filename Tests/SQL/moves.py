@@ -82,10 +82,13 @@ def failures(engine):
     session = claimed(engine, 1)
     for reason in ("x" * 600, "b", "c", "d", "e", "f"):
         fail(session, 1, reason)
-    expect(session.text("select last_error from task"), [("f",)])
+    expect(session.text("select last_error, failed_attempt from task"), [("f", "failed f")])
     reasons = session.text("select string_agg(left(e->>0, 1), '') from task,"
                            " jsonb_array_elements(earlier_failures) as e")
     expect(reasons, [("bcde",)])
+    attempts = session.text("select string_agg(e->>2, ',') from task,"
+                            " jsonb_array_elements(earlier_failures) as e")
+    expect(attempts, [("failed b,failed c,failed d,failed e",)])
 
 
 CHECKS = [moves, wakes, targets, restarts, failures]

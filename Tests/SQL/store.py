@@ -187,7 +187,7 @@ def move_of(task, state, second=0, retries=None, postponed=None, keeps=False, wa
 def fail(session, task, reason):
     """Records a failure; SQLite, which has other functions for JSON, only the last one."""
     if isinstance(session, PostgreSQLSession):
-        session.run("record the failure", identity(task), reason, date(1))
+        session.run("record the failure", identity(task), reason, date(1), f"failed {reason}")
     else:
         session.text(f"update task set last_error = '{reason}' where id = '{identity(task)}'")
 

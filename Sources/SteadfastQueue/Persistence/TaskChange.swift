@@ -216,7 +216,7 @@ extension TaskChange {
   public static func abandon(_ lease: Lease, failure: TaskFailure, retains: Bool) -> TaskChange {
     .end(
       .claimed(lease),
-      TaskEnd(.abandoned, date: failure.date, reason: failure.reason, retains: retains)
+      TaskEnd(.abandoned, date: failure.date, failure: failure, retains: retains)
     )
   }
 

@@ -42,6 +42,8 @@ public struct TaskFilter: Sendable, Hashable {
   public var isPostponed: Bool?
   /// Only tasks whose ``TaskRecord/availableDate`` is in this range.
   public var availableDates: Range<Date>?
+  /// Only tasks that have failed, and whose ``TaskRecord/failedDate`` is in this range.
+  public var failedDates: Range<Date>?
 
   /// If `true`, only tasks whose memory is not empty; if `false`, only tasks whose memory is empty
   /// (``TaskRecord/memorySize``).
@@ -65,6 +67,7 @@ public struct TaskFilter: Sendable, Hashable {
     metadata: [String: String]? = nil,
     isPostponed: Bool? = nil,
     availableDates: Range<Date>? = nil,
+    failedDates: Range<Date>? = nil,
     remembers: Bool? = nil,
     hasCommand: Bool? = nil
   ) {
@@ -81,6 +84,7 @@ public struct TaskFilter: Sendable, Hashable {
     self.metadata = metadata
     self.isPostponed = isPostponed
     self.availableDates = availableDates
+    self.failedDates = failedDates
     self.remembers = remembers
     self.hasCommand = hasCommand
   }
@@ -118,6 +122,7 @@ public struct TaskFilter: Sendable, Hashable {
       && (metadata.map(task.metadata.containsExactly) ?? true)
       && (isPostponed.map { $0 == task.isPostponed } ?? true)
       && (availableDates?.contains(task.availableDate) ?? true)
+      && (failedDates.map { task.failedDate.map($0.contains) ?? false } ?? true)
       && (remembers.map { $0 == (task.memorySize > 0) } ?? true)
       && (hasCommand.map { $0 == (task.command != nil) } ?? true)
   }

@@ -63,9 +63,9 @@ struct QueueServices: Sendable {
     self.observers = observers
     dispatch = Dispatcher(name, time, storage, workers: configuration.workerCount, availability)
     generators = Generators(configuration.randomness)
-    judge = AttemptJudge(configuration)
-    suspects = members?.suspects ?? Suspects()
     holder = TaskClaim.holder(ofQueue: name, programVersion: configuration.programVersion)
+    judge = AttemptJudge(configuration, holder: persistence.sharing == nil ? "" : holder)
+    suspects = members?.suspects ?? Suspects()
     rateLimiting = RateLimiting(configuration.rateLimits, hasOneClock: persistence.hasOneClock)
   }
 }

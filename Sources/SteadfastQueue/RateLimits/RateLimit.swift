@@ -1,3 +1,5 @@
+public import SystemFoundation
+
 /// A limit on the number of attempts that a queue's tasks may begin within an interval.
 ///
 /// ```swift
@@ -154,5 +156,99 @@ extension RateLimit: CustomStringConvertible {
   public var description: String {
     let scope = names.map { " of \($0[0])\(key == nil ? "" : " with one key")" } ?? ""
     return "\(count) per \(interval)\(scope)"
+  }
+}
+
+/// A rate limit of a queue as the store has it, and how much of it is used.
+///
+/// A queue stores its limits when it first runs. So ``TaskQueue/rateLimits()`` returns them in any
+/// process that uses the store.
+public struct StoredRateLimit: Sendable, Hashable {
+  /// The name of the value with a queue's limits.
+  static let valueName = "steadfast.limits"
+
+  /// How many attempts may begin within the interval, at most 1,024.
+  ///
+  /// A limit with a higher count is divided: 10,000 a minute are 1,000 every six seconds here.
+  public let count: Int
+  /// The length of the interval.
+  public let interval: Duration
+  /// The names of the tasks that the limit applies to; `nil` for all tasks of the queue.
+  public let names: [String]?
+  /// Whether the limit applies to the tasks of each key on their own.
+  ///
+  /// Then the starts of the keys are not looked up, and the properties that follow are `nil`.
+  public let hasKeys: Bool
+  /// How many attempts have begun within the interval that ends now; `nil` if the limit has keys.
+  public private(set) var startCount: Int?
+  /// The date at which the limit allows the next start; `nil` if it allows one now.
+  public private(set) var nextStart: Date?
+  /// Until when a handler has paused the limit (``TaskSnoozed/Scope/rateLimit``); `nil` if it is
+  /// not paused.
+  public private(set) var pausedUntil: Date?
+
+  private init(_ fields: Fields) {
+    count = fields.count
+    interval = .microseconds(fields.microseconds)
+    names = fields.names
+    hasKeys = fields.keys ?? false
+  }
+
+  /// Decodes the value with a queue's limits; `nil` means that it has none.
+  ///
+  /// - Throws: A ``TaskQueueError`` if the value can't be decoded.
+  static func limits(_ bytes: [UInt8]?) throws(TaskQueueError) -> [StoredRateLimit] {
+    guard let bytes else { return [] }
+    do {
+      return try JSONDecoder().decode([Fields].self, from: Data(bytes)).map(StoredRateLimit.init)
+    } catch {
+      throw TaskQueueError(
+        .storeFailed,
+        "this version of the package can't decode the value '\(valueName)', which holds the queue's "
+          + "rate limits; use the version that stored them, or run the queue, which replaces them",
+        underlying: error
+      )
+    }
+  }
+
+  /// Returns the value with a queue's limits, a JSON array.
+  static func bytes(for limits: [RateLimit]) throws -> [UInt8] {
+    try StableJSON.encode(limits.map(Fields.init))
+  }
+
+  /// The name of the value with the starts; `nil` if the limit has keys.
+  var startsValueName: String? {
+    hasKeys ? nil : RateLimits.valueName + (names?.first.map { "/\($0)" } ?? "")
+  }
+
+  /// Sets how much of the limit is used, as the value with the starts says it.
+  mutating func setUse(_ bytes: [UInt8]?, at now: Date) {
+    let window = RateWindow(count, per: interval)
+    let now = now.microseconds
+    // A queue treats a value that it can't decode in the same way.
+    let history =
+      StartHistories(bytes)?[StartHistories.onlyKey]
+      ?? StartHistory(starts: Array(repeating: now, count: window.count))
+    let limiter = RateLimiter(windows: [window], history: history)
+    startCount = history.starts.count { $0 > now - window.interval }
+    let next = limiter.nextStart(from: now)
+    nextStart = next > now ? Date(microseconds: next) : nil
+    pausedUntil = history.pause.flatMap { $0.end > now ? Date(microseconds: $0.end) : nil }
+  }
+
+  /// The fields of a limit in the value.
+  private struct Fields: Codable {
+    var count: Int
+    var keys: Bool?
+    var microseconds: Int64
+    var names: [String]?
+
+    init(_ limit: RateLimit) {
+      let window = RateWindow(limit.count, per: limit.interval)
+      count = window.count
+      keys = limit.key == nil ? nil : true
+      microseconds = window.interval
+      names = limit.names
+    }
   }
 }

@@ -118,6 +118,7 @@ struct ValueChecker {
     guard let failure else { return }
     try check(failure.date, "the date of \(name())")
     try check(string: failure.reason, "the text of \(name())")
+    if let attempt = failure.attempt { try check(string: attempt.text, "the attempt of \(name())") }
   }
 
   func check(rememberedUnder name: String, _ value: [UInt8]) throws(TaskQueueError) {

@@ -74,10 +74,69 @@ public struct TaskFailure: Sendable, Hashable {
   public let reason: String
   /// When the attempt ended.
   public let date: Date
+  /// How the attempt failed; `nil` if that is not known, because an earlier version of this library
+  /// stored the failure.
+  public let attempt: FailedAttempt?
 
   /// Makes a failure.
-  public init(reason: String, date: Date) {
+  public init(reason: String, date: Date, attempt: FailedAttempt? = nil) {
     self.reason = reason
     self.date = date
+    self.attempt = attempt
+  }
+}
+
+/// How an attempt failed, how long it took, and which process made it.
+///
+/// A store stores only the ``text``.
+public struct FailedAttempt: Sendable, Hashable {
+  /// How an attempt failed.
+  ///
+  /// More kinds may be added.
+  @nonexhaustive
+  public enum Kind: String, Sendable, Hashable, CaseIterable {
+    /// The handler threw an error.
+    case failed
+    /// The handler took longer than the task's time limit, or threw a `TimeoutError` itself.
+    case timedOut
+    /// The payload could not be decoded, or the handler has parked the task.
+    case parked
+    /// The process ended while it performed the task, too often.
+    case interrupted
+    /// The task had expired before the attempt could begin.
+    case expired
+  }
+
+  /// The properties as text, at most 128 bytes, as in `timedOut 30000412 web 412 mails 1.3`.
+  public let text: String
+
+  /// Makes a value of its ``text``; stores call this.
+  public init(text: String) { self.text = text }
+
+  /// Makes the description of an attempt.
+  ///
+  /// - Parameters:
+  ///   - kind: how the attempt failed.
+  ///   - duration: how long the handler ran, rounded to microseconds; `nil` if it was not called.
+  ///   - holder: who made the attempt.
+  public init(_ kind: Kind, duration: Duration? = nil, holder: String = "") {
+    let microseconds = duration.map { min(max(0, $0 / .microseconds(1)), 9e18).rounded() }
+    let ran = microseconds.map { "\(Int64($0))" } ?? "-"
+    text = "\(kind.rawValue) \(ran)" + (holder.isEmpty ? "" : " \(holder)")
+  }
+
+  /// How the attempt failed; `nil` if a later version of this library has stored another kind.
+  public var kind: Kind? { words.first.flatMap { Kind(rawValue: String($0)) } }
+
+  /// How long the handler ran; `nil` if it was not called.
+  public var duration: Duration? {
+    words.dropFirst().first.flatMap { Int64($0) }.map { .microseconds($0) }
+  }
+
+  /// Who made the attempt (``TaskClaim/holder``); empty in a store that only one queue uses.
+  public var holder: String { words.count > 2 ? String(words[2]) : "" }
+
+  private var words: [Substring] {
+    text.split(separator: " ", maxSplits: 2, omittingEmptySubsequences: false)
   }
 }

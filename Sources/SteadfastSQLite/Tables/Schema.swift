@@ -521,6 +521,7 @@ extension Schema {
     alter table steadfast_task add column claim_holder text;
     alter table steadfast_task add column claim_date real;
     alter table steadfast_task add column command text;
+    alter table steadfast_task add column failed_attempt text;
     create index steadfast_command on steadfast_task (id) where command is not null;
     drop index steadfast_parked;
     create index steadfast_parked on steadfast_task (queue, name, parked_version)

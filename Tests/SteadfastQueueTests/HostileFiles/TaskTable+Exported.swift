@@ -77,12 +77,13 @@ extension TaskTable.Entry {
     if record.interruptionCount != 0 { fields["interruptions"] = record.interruptionCount }
     fields["error"] = record.lastError
     fields["failed"] = record.failedDate?.timeIntervalSince1970
+    fields["attempt"] = record.failedAttempt?.text
     if record.countedFrom != record.usualOrigin {
       fields["from"] = (record.countedFrom ?? TaskRecord.noOrigin).timeIntervalSince1970
     }
     if !record.earlierFailures.isEmpty {
       fields["earlier"] = record.earlierFailures.map {
-        [$0.reason, $0.date.timeIntervalSince1970] as [Any]
+        [$0.reason, $0.date.timeIntervalSince1970] + ($0.attempt.map { [$0.text] } ?? []) as [Any]
       }
     }
     fields["knows"] = record.parkedVersion

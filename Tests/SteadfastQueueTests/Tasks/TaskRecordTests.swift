@@ -126,6 +126,7 @@ import Testing
       availableDate: task.availableDate,
       lastError: task.lastError,
       failedDate: task.failedDate,
+      failedAttempt: task.failedAttempt,
       earlierFailures: task.earlierFailures
     )
   }

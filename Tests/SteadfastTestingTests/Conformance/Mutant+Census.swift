@@ -4,6 +4,24 @@ import SteadfastTesting
 /// Stores that return wrong pages of the newest tasks, or a wrong census.
 extension Mutant {
   static let newestAndCensus = [
+    Mutant("how the last attempt failed is lost", breaks: "end.failures") {
+      $0.editShownRecords { $0.failedAttempt = nil }
+    },
+    Mutant("how earlier attempts failed is lost", breaks: "end.failures") {
+      $0.editShownRecords { record in
+        record.earlierFailures = record.earlierFailures.map {
+          TaskFailure(reason: $0.reason, date: $0.date)
+        }
+      }
+    },
+    Mutant("look-ups ignore the dates of failures", breaks: "find.failed") {
+      $0.editFilters { $0.failedDates = nil }
+    },
+    Mutant("the range of the dates of failures is closed", breaks: "find.failed") {
+      $0.editFilters { filter in
+        filter.failedDates = filter.failedDates.map { $0.lowerBound..<$0.upperBound + 0.5 }
+      }
+    },
     Mutant("the order of a look-up is ignored", breaks: "find.newest") {
       let page = $0.page
       $0.newestPage = page

@@ -171,6 +171,7 @@ extension TaskRecord {
       interruptionCount: interruptionCount,
       lastError: lastError,
       failedDate: failedDate,
+      failedAttempt: failedAttempt,
       earlierFailures: earlierFailures,
       isPostponed: isPostponed,
       finishedDate: finishedDate

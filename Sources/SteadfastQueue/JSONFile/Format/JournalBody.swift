@@ -254,7 +254,8 @@ struct JournalBody: Sendable {
     if record.interruptionCount != 0 { fields.add("interruptions", record.interruptionCount) }
     if let error = record.lastError { fields.add("error", error) }
     if let date = record.failedDate { fields.add("failed", date) }
-    if !record.earlierFailures.isEmpty { fields.add("earlier", record.earlierFailures) }
+    if let attempt = record.failedAttempt { fields.add("attempt", attempt.text) }
+    if !record.earlierFailures.isEmpty { addEarlierFailures(record.earlierFailures) }
     if let version = record.parkedVersion { fields.add("knows", version) }
     if record.isPostponed != (record.retryCount > 0) {
       fields.add("putOff", raw: (record.isPostponed ? "true" : "false").utf8)
@@ -340,6 +341,16 @@ struct JournalBody: Sendable {
   private mutating func addFailure(_ failure: TaskFailure) {
     fields.add("error", failure.reason)
     fields.add("failed", failure.date)
+    if let attempt = failure.attempt { fields.add("attempt", attempt.text) }
+  }
+
+  /// Adds failures and, in a field that earlier versions ignore, how the attempts failed.
+  ///
+  /// If that is not known of an attempt, its text is empty.
+  private mutating func addEarlierFailures(_ failures: [TaskFailure]) {
+    fields.add("earlier", failures)
+    guard failures.contains(where: { $0.attempt != nil }) else { return }
+    fields.add("attempts", failures.map { $0.attempt?.text ?? "" })
   }
 }
 

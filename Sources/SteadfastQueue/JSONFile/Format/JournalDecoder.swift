@@ -275,7 +275,11 @@ struct JournalDecoder {
   }
 
   private mutating func readFailure() throws(JournalDecodingError) -> TaskFailure {
-    TaskFailure(reason: try fields.string(of: .error), date: try fields.date(of: .failed))
+    TaskFailure(
+      reason: try fields.string(of: .error),
+      date: try fields.date(of: .failed),
+      attempt: try readAttempt()
+    )
   }
 
   func readState() throws(JournalDecodingError) -> TaskState {
@@ -331,13 +335,35 @@ extension JournalDecoder {
       interruptionCount: interruptionCount,
       lastError: fields.has(.error) ? try fields.string(of: .error) : nil,
       failedDate: fields.has(.failed) ? try fields.date(of: .failed) : nil,
-      earlierFailures: fields.has(.earlier) ? try fields.failures(of: .earlier) : [],
+      failedAttempt: try readAttempt(),
+      earlierFailures: try readEarlierFailures(),
       parkedVersion: try readKnownVersion(),
       isPostponed: fields.has(.putOff) ? try fields.trueOrFalse(of: .putOff) : nil,
       finishedDate: fields.has(.ended) ? try fields.date(of: .ended) : nil
     )
     record.setOrigin(fromStored: try readCountedFrom())
     return record
+  }
+
+  private func readAttempt() throws(JournalDecodingError) -> FailedAttempt? {
+    fields.has(.attempt) ? FailedAttempt(text: try fields.string(of: .attempt)) : nil
+  }
+
+  private func readEarlierFailures() throws(JournalDecodingError) -> [TaskFailure] {
+    guard fields.has(.earlier) else { return [] }
+    let failures = try fields.failures(of: .earlier)
+    guard fields.has(.attempts) else { return failures }
+    let attempts = try fields.stringList(of: .attempts)
+    guard attempts.count == failures.count else {
+      throw .malformed("its attempts are not those of its failures")
+    }
+    return zip(failures, attempts).map { failure, attempt in
+      TaskFailure(
+        reason: failure.reason,
+        date: failure.date,
+        attempt: attempt.isEmpty ? nil : FailedAttempt(text: attempt)
+      )
+    }
   }
 
   private func readKnownVersion() throws(JournalDecodingError) -> Int? {

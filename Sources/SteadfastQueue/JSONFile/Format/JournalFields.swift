@@ -16,6 +16,7 @@ enum JournalField: Int, CaseIterable, Sendable {
   case value, queue
   case awaits, forgets
   case metadata, knows
+  case attempt, attempts
 
   var jsonName: String {
     switch self {
@@ -80,6 +81,8 @@ enum JournalField: Int, CaseIterable, Sendable {
     case .forgets: "forgets"
     case .metadata: "metadata"
     case .knows: "knows"
+    case .attempt: "attempt"
+    case .attempts: "attempts"
     }
   }
 

@@ -14,6 +14,8 @@ struct AttemptJudge: Sendable {
     /// A retry during the pass gets a later date, so that the pass ends. The cutoff is `nil` if the
     /// queue runs until it is stopped.
     var cutoff: Date?
+    /// How long the handler ran; `nil` if it was not called.
+    var ran: Duration?
 
     /// Returns the date after a delay, or the first date after the cutoff if that is later.
     func date(after delay: Duration) -> Date {
@@ -35,8 +37,15 @@ struct AttemptJudge: Sendable {
   private let retainsAbandoned: Bool
   private let retainsCancelled: Bool
   private let progressRenewsRetries: Bool
+  private let holder: String
 
-  init(_ configuration: TaskQueueConfiguration) {
+  /// Makes a judge.
+  ///
+  /// - Parameters:
+  ///   - configuration: the queue's configuration.
+  ///   - holder: who makes the attempts, for other processes; empty if there are none.
+  init(_ configuration: TaskQueueConfiguration, holder: String = "") {
+    self.holder = holder
     backoff = configuration.backoff
     prohibitsBackoff = configuration.prohibitsBackoff
     maxInterruptions = configuration.maxInterruptions
@@ -56,12 +65,17 @@ struct AttemptJudge: Sendable {
       let times = count == 1 ? "once" : "\(count) times in a row"
       return TaskFailure(
         reason: "the process ended \(times) while it performed the task",
-        date: now
+        date: now,
+        attempt: FailedAttempt(.interrupted, holder: holder)
       )
     }
     guard record.hasExpired(by: now) || record.isDisplaced else { return nil }
     let last = record.lastError.map { "; the last error was: \($0)" } ?? ""
-    return TaskFailure(reason: storable("the task expired before it was done\(last)"), date: now)
+    return TaskFailure(
+      reason: storable("the task expired before it was done\(last)"),
+      date: now,
+      attempt: FailedAttempt(.expired, holder: holder)
+    )
   }
 
   /// Decides what happens to a task after an attempt.
@@ -79,7 +93,8 @@ struct AttemptJudge: Sendable {
     case (.returned, _): .succeed
     case (_, let command?): .carryOut(command)
     case (.cancelled, nil): .release
-    case (.undecodable(let error), nil): .park(failure(error, at: moment))
+    case (.undecodable(let error), nil):
+      .park(failure(.parked, text(of: error), at: Moment(now: moment.now)))
     case (.threw(let snooze as TaskSnoozed), nil):
       .snooze(until: moment.date(after: snooze.duration), countedFrom: moment.now)
     case (.threw(let error), nil):
@@ -108,7 +123,7 @@ struct AttemptJudge: Sendable {
         countedFrom: origin
       )
     case .parked(let reason):
-      return .park(TaskFailure(reason: storable(reason), date: moment.now))
+      return .park(failure(.parked, storable(reason), at: moment))
     case .released: return .release
     }
   }
@@ -130,7 +145,8 @@ struct AttemptJudge: Sendable {
     at moment: Moment,
     using generator: inout SplitMix64
   ) -> Verdict {
-    let failure = failure(error, at: moment)
+    let kind = error is TimeoutError ? FailedAttempt.Kind.timedOut : .failed
+    let failure = failure(kind, text(of: error), at: moment)
     let decision = (error as? any RetryAwareError)?.retryDecision ?? .retry
     let retryCount = record.nextRetryCount
     if decision == .stop { return .abandon(failure) }
@@ -186,8 +202,13 @@ struct AttemptJudge: Sendable {
     return backoff.delay(after: attempt, using: &generator)
   }
 
-  private func failure(_ error: any Error, at moment: Moment) -> TaskFailure {
-    TaskFailure(reason: text(of: error), date: moment.now)
+  private func failure(
+    _ kind: FailedAttempt.Kind,
+    _ reason: String,
+    at moment: Moment
+  ) -> TaskFailure {
+    let attempt = FailedAttempt(kind, duration: moment.ran, holder: holder)
+    return TaskFailure(reason: reason, date: moment.now, attempt: attempt)
   }
 
   /// Returns the text of an error as it is stored.

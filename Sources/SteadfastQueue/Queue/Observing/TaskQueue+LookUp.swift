@@ -70,6 +70,62 @@ extension TaskQueue {
     try await core.opened.census(maxAge: maxAge)
   }
 
+  /// Returns the rate limits of the queue, and how much of each is used.
+  ///
+  /// A queue stores its limits when it first runs with them. If several versions of a program run,
+  /// these are the limits of the one that began last. If that version has no limits, they are those
+  /// of the version before.
+  ///
+  /// - Returns: the limits, in the order of the configuration.
+  /// - Throws: any error of the store, or a ``TaskQueueError`` if a later version of this package
+  ///   has stored the limits in another form.
+  public nonisolated func rateLimits() async throws -> [StoredRateLimit] {
+    let core = try await core.opened
+    var limits = try StoredRateLimit.limits(
+      await core.store.value(named: StoredRateLimit.valueName)
+    )
+    for index in limits.indices {
+      guard let name = limits[index].startsValueName else { continue }
+      limits[index].setUse(try await core.store.value(named: name), at: core.now)
+    }
+    return limits
+  }
+
+  /// Returns the failures of the queue's tasks, in groups whose texts have the same shape.
+  ///
+  /// These are tasks that were abandoned and are retained, and tasks that have not ended, and whose
+  /// last attempt has failed. Each counts once, with its last failure.
+  ///
+  /// - Parameters:
+  ///   - date: only tasks that have failed since this date; by default all.
+  ///   - limit: how many tasks to look at, the newest first; a negative number means none.
+  /// - Returns: the groups, and whether the limit left out any tasks.
+  /// - Throws: any error of the store.
+  public nonisolated func failures(
+    since date: Date = .distantPast,
+    limit: Int = 10_000
+  ) async throws -> FailureSummary {
+    let filter = TaskFilter(
+      states: TaskState.unfinished.union([.abandoned]),
+      failedDates: date..<max(date, .distantFuture)
+    )
+    let core = try await core.opened
+    let limit = min(max(0, limit), .max - 1)
+    var tasks: [TaskRecord] = []
+    // One more task than the limit shows that the limit left some out.
+    while tasks.count <= limit {
+      let page = try await core.tasks(
+        matching: filter,
+        after: tasks.last?.id,
+        limit: min(500, limit + 1 - tasks.count),
+        newestFirst: true
+      )
+      if page.isEmpty { break }
+      tasks += page
+    }
+    return FailureSummary(of: tasks.prefix(limit), isWhole: tasks.count <= limit)
+  }
+
   /// Returns a task that was enqueued earlier, possibly by another process.
   ///
   /// Use it to wait for the task's outcome, or to cancel the task.

@@ -260,9 +260,20 @@ extension Claimer {
 
   /// Reads the values of all rate limits whose current values are not known.
   private func readLimits(_ limiting: RateLimiting) async throws {
+    if !limiting.areLimitsStored.load(ordering: .relaxed) {
+      try await storage.bestEffort { try await storeLimits() }
+      limiting.areLimitsStored.store(true, ordering: .relaxed)
+    }
     for name in limiting.withLimits({ $0.missingValues }) {
       try await storage.bestEffort { try await readLimit(name, limiting) }
     }
+  }
+
+  /// Stores the limits, for other processes to look at.
+  private func storeLimits() async throws {
+    let bytes = try StoredRateLimit.bytes(for: configuration.rateLimits)
+    guard try await store.value(named: StoredRateLimit.valueName) != bytes else { return }
+    try await storage.setValue(named: StoredRateLimit.valueName, .relaxed) { _ in bytes }
   }
 
   private func readLimit(_ name: String, _ limiting: RateLimiting) async throws {
@@ -445,6 +456,8 @@ final class RateLimiting: Sendable {
 
   private let state: Mutex<RateLimits>
   private let reported = Mutex(Reported())
+  /// Whether the queue has stored its limits.
+  let areLimitsStored = Atomic(false)
 
   /// Returns `nil` if there are no limits.
   init?(_ limits: [RateLimit], hasOneClock: Bool) {

@@ -56,7 +56,7 @@ extension QueueCore {
     let usedMemory = memory.isInUse
     if usedMemory { await storeLastCheckpoint(context, after: end) }
     let (command, isCutShort) = dispatch.endAttempt(of: worker, after: timing.ran)
-    let verdict = verdict(on: record, after: end, command, memory.take(number))
+    let verdict = verdict(on: record, after: end, command, memory.take(number), timing.ran)
     await settle(task, verdict, end, handler, context, worker, timing, usedMemory)
     return isCutShort
   }
@@ -79,10 +79,11 @@ extension QueueCore {
     on record: TaskRecord,
     after end: AttemptEnd,
     _ command: TaskCommand?,
-    _ memory: AttemptMemory?
+    _ memory: AttemptMemory?,
+    _ ran: Duration
   ) -> Verdict {
     if let ending = memory?.ending {
-      return judge.verdict(on: record, after: ending, command: command, at: moment)
+      return judge.verdict(on: record, after: ending, command: command, at: moment(after: ran))
     }
     // Most attempts succeed. So avoid making a random generator and reading the clock for these.
     if case .returned = end { return .succeed }
@@ -91,7 +92,7 @@ extension QueueCore {
       on: memory?.hasProgressed == true ? judge.recordWithRenewedRetries(record) : record,
       after: end,
       command: command,
-      at: moment,
+      at: moment(after: ran),
       using: &generator
     )
   }
@@ -124,7 +125,10 @@ extension QueueCore {
     return isCutShort
   }
 
-  private var moment: AttemptJudge.Moment {
+  private var moment: AttemptJudge.Moment { moment(after: nil) }
+
+  /// Returns the moment at which a handler has run for this long; `nil` if it was not called.
+  private func moment(after ran: Duration?) -> AttemptJudge.Moment {
     let now = self.now
     let cutoff = dispatch.machine.withLock { machine in
       // A pass does not schedule retries before its cutoff. If the clock was set back since the
@@ -132,7 +136,7 @@ extension QueueCore {
       machine.moveCutoffBack(to: now)
       return machine.cutoff
     }
-    return AttemptJudge.Moment(now: now, cutoff: cutoff)
+    return AttemptJudge.Moment(now: now, cutoff: cutoff, ran: ran)
   }
 
   /// Calls the handler, within the task's time limit if it has one.

@@ -99,7 +99,8 @@ public struct TaskMove: Sendable, Hashable {
 public struct TaskEnd: Sendable, Hashable {
   /// The date of the end.
   public let date: Date
-  private let reason: String?
+  /// One failure or none: an array is small, as a change must be.
+  private let failures: [TaskFailure]
   /// The task's last state: ``TaskState/succeeded``, ``TaskState/abandoned`` or
   /// ``TaskState/cancelled``.
   public let state: TaskState
@@ -107,11 +108,11 @@ public struct TaskEnd: Sendable, Hashable {
   public let retains: Bool
 
   /// Why the task is abandoned; `nil` in the other states.
-  public var failure: TaskFailure? { reason.map { TaskFailure(reason: $0, date: date) } }
+  public var failure: TaskFailure? { failures.first }
 
-  init(_ state: TaskState, date: Date, reason: String? = nil, retains: Bool) {
+  init(_ state: TaskState, date: Date, failure: TaskFailure? = nil, retains: Bool) {
     self.date = date
-    self.reason = reason
+    failures = failure.map { [$0] } ?? []
     self.state = state
     self.retains = retains
   }
@@ -119,7 +120,7 @@ public struct TaskEnd: Sendable, Hashable {
   /// The outcome that callers get.
   var outcome: TaskOutcome {
     switch state {
-    case .abandoned: .abandoned(reason: reason ?? "")
+    case .abandoned: .abandoned(reason: failure?.reason ?? "")
     case .cancelled: .cancelled
     default: .succeeded
     }

@@ -183,8 +183,7 @@ extension TaskRecord {
   /// the earlier failures are cut to 500 Unicode scalars. If a payload can't be decoded, or if a
   /// task expires, this also counts as a failure. A restart clears all failures.
   public var failures: [TaskFailure] {
-    guard let lastError, let failedDate else { return earlierFailures }
-    return earlierFailures + [TaskFailure(reason: lastError, date: failedDate)]
+    earlierFailures + [failureState.present?.lastFailure].compactMap(\.self)
   }
 
   /// Records a failure as the last one.
@@ -200,6 +199,7 @@ extension TaskRecord {
     }
     noted.lastError = failure.reason
     noted.failedDate = failure.date
+    noted.failedAttempt = failure.attempt
     failureState.value = noted
   }
 
@@ -210,8 +210,10 @@ extension TaskRecord {
 
   /// The approximate number of bytes that the failures use in a file.
   var failureByteCount: Int {
-    // 24 bytes are for the date and the separators.
-    earlierFailures.reduce(lastError?.utf8.count ?? 0) { $0 + $1.reason.utf8.count + 24 }
+    // 24 bytes are for the date and the separators, and as many for how the attempt failed.
+    earlierFailures.reduce(lastError.map { $0.utf8.count + 24 } ?? 0) {
+      $0 + $1.reason.utf8.count + 48
+    }
   }
 }
 
@@ -224,7 +226,11 @@ extension TaskFailure {
   package func shortened() -> TaskFailure {
     let limit = Self.longestEarlierReason
     guard reason.utf8.count > limit, reason.unicodeScalars.count > limit else { return self }
-    return TaskFailure(reason: String(reason.unicodeScalars.prefix(limit)), date: date)
+    return TaskFailure(
+      reason: String(reason.unicodeScalars.prefix(limit)),
+      date: date,
+      attempt: attempt
+    )
   }
 }
 

@@ -55,6 +55,7 @@ public struct TaskRecord: Sendable, Identifiable {
     interruptionCount: Int = 0,
     lastError: String? = nil,
     failedDate: Date? = nil,
+    failedAttempt: FailedAttempt? = nil,
     earlierFailures: [TaskFailure] = [],
     parkedVersion: Int? = nil,
     claim: TaskClaim? = nil,
@@ -100,6 +101,7 @@ public struct TaskRecord: Sendable, Identifiable {
         interruptionCount: interruptionCount,
         lastError: lastError,
         failedDate: failedDate,
+        failedAttempt: failedAttempt,
         earlierFailures: Self.latestStorable(of: earlierFailures),
         parkedVersion: parkedVersion,
         claim: claim,
@@ -240,6 +242,14 @@ public struct TaskRecord: Sendable, Identifiable {
   public var failedDate: Date? {
     get { failureState.present?.failedDate }
     set { failureState.value.failedDate = newValue }
+  }
+  /// How the last attempt failed, how long it took, and who made it.
+  ///
+  /// It is `nil` if no attempt has failed, or if an earlier version of this library has stored the
+  /// failure.
+  public var failedAttempt: FailedAttempt? {
+    get { failureState.present?.failedAttempt }
+    set { failureState.value.failedAttempt = newValue }
   }
   /// Whether the last attempt has set ``availableDate``, for a retry or for the end of a snooze.
   ///
@@ -429,6 +439,7 @@ extension TaskRecord {
     var interruptionCount = 0
     var lastError: String?
     var failedDate: Date?
+    var failedAttempt: FailedAttempt?
     var earlierFailures: [TaskFailure] = []
     /// It has no meaning unless the task is parked.
     var parkedVersion: Int?
@@ -440,13 +451,13 @@ extension TaskRecord {
 
     var isEmpty: Bool {
       retryCount == 0 && interruptionCount == 0 && lastError == nil && failedDate == nil
-        && earlierFailures.isEmpty && parkedVersion == nil && claim == nil
+        && failedAttempt == nil && earlierFailures.isEmpty && parkedVersion == nil && claim == nil
         && command == nil && !isPostponed && countedFrom == nil
     }
 
     var lastFailure: TaskFailure? {
       guard let lastError, let failedDate else { return nil }
-      return TaskFailure(reason: lastError, date: failedDate)
+      return TaskFailure(reason: lastError, date: failedDate, attempt: failedAttempt)
     }
   }
 }

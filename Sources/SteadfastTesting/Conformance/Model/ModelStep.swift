@@ -449,6 +449,10 @@ extension TaskFilter {
       let (from, to) = (availableDates.lowerBound.step, availableDates.upperBound.step)
       criteria.append("available from \(from) to before \(to)")
     }
+    if let failedDates {
+      let (from, to) = (failedDates.lowerBound.step, failedDates.upperBound.step)
+      criteria.append("failed from \(from) to before \(to)")
+    }
     return criteria.isEmpty ? "all tasks" : criteria.joined(separator: ", ")
   }
 }
@@ -632,7 +636,8 @@ extension TaskChange {
     awaiting names: [String]
   ) -> TaskChange {
     let date = Date.second(seconds)
-    let failure = TaskFailure(reason: "failed at \(seconds)", date: date)
+    let attempt = retains ? FailedAttempt(.failed, duration: .seconds(delay)) : nil
+    let failure = TaskFailure(reason: "failed at \(seconds)", date: date, attempt: attempt)
     let later = Date.roundedDown(seconds + delay)
     let retryCount = Int(delay) % 5
     let origin = retains ? date : nil

@@ -122,6 +122,7 @@ extension ReferenceTable {
       interruptionCount: old.interruptionCount,
       lastError: old.lastError,
       failedDate: old.failedDate,
+      failedAttempt: old.failedAttempt,
       earlierFailures: old.earlierFailures,
       isPostponed: old.isPostponed
     )
@@ -169,6 +170,7 @@ extension ReferenceTable {
       interruptionCount: holder.interruptionCount,
       lastError: holder.lastError,
       failedDate: holder.failedDate,
+      failedAttempt: holder.failedAttempt,
       earlierFailures: holder.earlierFailures,
       isPostponed: holder.isPostponed
     )

@@ -483,6 +483,7 @@ extension TaskRecord {
       interruptionCount: interruptionCount,
       lastError: lastError,
       failedDate: failedDate,
+      failedAttempt: failedAttempt,
       earlierFailures: earlierFailures,
       parkedVersion: parkedVersion,
       command: command,
@@ -498,10 +499,11 @@ extension TaskRecord {
       let scalars = Array(earlier.reason.unicodeScalars).prefix(500)
       var reason = String.UnicodeScalarView()
       reason.append(contentsOf: scalars)
-      return TaskFailure(reason: String(reason), date: earlier.date)
+      return TaskFailure(reason: String(reason), date: earlier.date, attempt: earlier.attempt)
     }
     lastError = failure.reason
     failedDate = failure.date
+    failedAttempt = failure.attempt
   }
 }
 
@@ -692,6 +694,7 @@ extension TaskRecord {
       interruptionCount: interruptionCount,
       lastError: lastError,
       failedDate: failedDate,
+      failedAttempt: failedAttempt,
       earlierFailures: earlierFailures,
       parkedVersion: parkedVersion,
       command: command,

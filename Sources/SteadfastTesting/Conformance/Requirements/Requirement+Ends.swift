@@ -86,6 +86,7 @@ extension PersistenceConformance.Requirement {
       record.isPostponed = true
       record.lastError = "no röute\n"
       record.failedDate = .second(5.25)
+      record.failedAttempt = TaskFailure.at(5.25).attempt
     }
     try await store.expect(1, is: expected)
     try store.expect(try await store.claim(at: 9.25), [])
@@ -110,6 +111,7 @@ extension PersistenceConformance.Requirement {
       record.isPostponed = true
       record.lastError = "first"
       record.failedDate = .second(1)
+      record.failedAttempt = TaskFailure.at(1).attempt
     }
     try await store.expect(1, is: expected)
   }
@@ -157,6 +159,7 @@ extension PersistenceConformance.Requirement {
       record.isPostponed = true
       record.lastError = "\(long)!"
       record.failedDate = .second(12.5)
+      record.failedAttempt = TaskFailure.at(12.5).attempt
       record.earlierFailures = kept
       record.finishedDate = .second(12.5)
     }
@@ -173,6 +176,7 @@ extension PersistenceConformance.Requirement {
       record.state = .abandoned
       record.lastError = "not found"
       record.failedDate = .second(4)
+      record.failedAttempt = TaskFailure.at(4).attempt
       record.finishedDate = .second(4)
     }
     try await store.expect(2, is: expected)
@@ -201,6 +205,7 @@ extension PersistenceConformance.Requirement {
       record.parkedVersion = 7
       record.lastError = "can't be read"
       record.failedDate = .second(2)
+      record.failedAttempt = TaskFailure.at(2).attempt
     }
     try await store.expect(1, is: expected)
     let claim = try await store.claim(otherNames: 5, at: 1e5)

@@ -22,6 +22,11 @@ extension PersistenceConformance.Requirement {
       check: checkLookUpsByDate
     ),
     Self(
+      "find.failed",
+      "A look-up by date finds the tasks whose last failure is in a range, without its upper bound.",
+      check: checkLookUpsByFailure
+    ),
+    Self(
       "find.pages",
       "A look-up returns tasks in the order of their IDs, starting after the given ID, and at most "
         + "the requested number.",
@@ -39,6 +44,33 @@ extension PersistenceConformance.Requirement {
       check: checkCensus
     ),
   ]
+
+  private static func checkLookUpsByFailure(in store: StoreProbe) async throws {
+    for number in 1...5 { try await store.insert(.numbered(number)) }
+    let leases = try await store.claimExactly(1, 2, 3, 4, 5)
+    for (index, seconds) in [10.0, 20, 30].enumerated() {
+      try await store.apply(
+        .retry(
+          leases[index],
+          availableDate: .second(40),
+          retryCount: 1,
+          failure: .at(seconds)
+        )
+      )
+    }
+    try await store.apply(.abandon(leases[3], failure: .at(20), retains: true))
+    try await store.expectTasks([1, 2, 3, 4], TaskFilter(failedDates: .second(0)..<(.second(100))))
+    try await store.expectTasks([2, 4], TaskFilter(failedDates: .second(20)..<(.second(30))))
+    try await store.expectTasks([3], TaskFilter(failedDates: .second(30)..<(.second(31))))
+    try await store.expectTasks([], TaskFilter(failedDates: .second(31)..<(.second(100))))
+    // The last failure counts.
+    let lease = try await store.claim(1, at: 40).tasks.first.required().lease
+    try await store.apply(
+      .retry(lease, availableDate: .second(60), retryCount: 2, failure: .at(50))
+    )
+    try await store.expectTasks([1], TaskFilter(failedDates: .second(50)..<(.second(51))))
+    try await store.expectTasks([], TaskFilter(failedDates: .second(10)..<(.second(11))))
+  }
 
   private static func checkFilters(in store: StoreProbe) async throws {
     _ = try await insertTaskOfEachState(in: store)

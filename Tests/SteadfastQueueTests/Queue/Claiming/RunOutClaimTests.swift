@@ -65,7 +65,9 @@ import Testing
   {
     let slow = FaultInjectingStore(store.process())
     // The claim returns in time, but the call that stores the start returns too late.
-    slow.inject(.delay(.seconds(70), on: clock), .afterEffect) { $0.changes.contains("setValue") }
+    slow.inject(.delay(.seconds(70), on: clock), .afterEffect) {
+      $0.changes.contains(where: \.storesStarts)
+    }
     try await expectTakeover(from: slow, limits: [.atMost(5, per: .seconds(1))])
   }
 

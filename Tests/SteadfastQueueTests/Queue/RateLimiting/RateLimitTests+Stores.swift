@@ -39,6 +39,71 @@ extension RateLimitTests {
     }
   }
 
+  @Test(arguments: StoreKind.allCases)
+  func `another process sees the limits, and how much of them is used`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let watch = await makeQueue(limits: [], on: store)
+      #expect(try await watch.rateLimits().isEmpty)
+      let limits: [RateLimit] = [
+        .atMost(10_000, per: .seconds(60)), .atMost(3, per: .seconds(3_600), of: Mail.self),
+        .atMost(2, per: .seconds(5), of: Mail.self),
+        .atMost(1, per: .seconds(1), of: Mail.self, key: \.account),
+      ]
+      let queue = await makeQueue(limits: limits, on: store)
+      try await queue.enqueue(contentsOf: (0..<8).map { Mail(account: $0) })
+      let start = clock.date
+      #expect(try await queue.runAvailable() == 2)
+      clock.advance(by: .seconds(2))
+      let stored = try await watch.rateLimits()
+      #expect(stored.map(\.count) == [1_000, 3, 2, 1])
+      #expect(stored.map(\.interval) == [6, 3_600, 5, 1].map { .seconds($0) })
+      #expect(stored.map(\.names) == [nil, ["Mail"], ["Mail"], ["Mail"]])
+      #expect(stored.map(\.hasKeys) == [false, false, false, true])
+      #expect(stored.map(\.startCount) == [2, 2, 2, nil])
+      #expect(stored.map(\.nextStart) == [nil, nil, start + 5, nil])
+      clock.advance(by: .seconds(4))
+      #expect(try await watch.rateLimits().map(\.startCount) == [0, 2, 0, nil])
+      await queue.register(Mail.self) { _, _ in
+        throw TaskSnoozed(for: .seconds(60), scope: .rateLimit)
+      }
+      // The pause of a limit with keys applies to the key.
+      #expect(try await queue.runAvailable() == 1)
+      #expect(try await watch.rateLimits().map(\.nextStart) == [nil, start + 3_600, nil, nil])
+      let next = await makeQueue(limits: [.atMost(1, per: .seconds(9), of: Mail.self)], on: store)
+      await next.register(Mail.self) { _, _ in
+        throw TaskSnoozed(for: .seconds(7_200), scope: .rateLimit)
+      }
+      clock.advance(by: .seconds(3_600))
+      #expect(try await next.runAvailable() == 1)
+      let paused = try await watch.rateLimits()
+      #expect(paused.map(\.count) == [1] && paused[0].startCount == 1)
+      #expect(paused[0].pausedUntil == start + 3_606 + 7_200)
+      #expect(paused[0].nextStart == paused[0].pausedUntil)
+    }
+  }
+
+  @Test func `limits that can't be decoded are an error that names them, and a run replaces them`()
+    async throws
+  {
+    let store = InMemoryStore()
+    for (name, bytes) in [("steadfast.limits", "{}"), ("steadfast.limit/Mail", "?")] {
+      _ = try await store.apply(
+        [.setValue(named: name, from: nil, to: Array(bytes.utf8))],
+        durability: .durable
+      )
+    }
+    let limits: [RateLimit] = [.atMost(3, per: .seconds(60), of: Mail.self)]
+    let queue = await makeQueue(limits: limits, on: store)
+    let error = await #expect(throws: TaskQueueError.self) { try await queue.rateLimits() }
+    #expect(error?.code == .storeFailed && "\(error!)".contains("'steadfast.limits'"))
+    try await queue.enqueue(Mail())
+    #expect(try await queue.runAvailable() == 0)
+    #expect(try await queue.rateLimits().map(\.startCount) == [3])
+    #expect(try await queue.rateLimits().map(\.nextStart) == [clock.date + 60])
+  }
+
   @Test func `limits are respected and fully used during an hour with restarts and 20 names`()
     async throws
   {
@@ -214,7 +279,7 @@ extension RateLimitTests {
     let queue = await makeQueue(limits: [.atMost(2, per: .seconds(1))], on: store)
     try await queue.enqueue(contentsOf: makeMails(count: 4))
     store.inject(.delay(.seconds(5), on: clock), .beforeEffect) { call in
-      call.changes.contains { if case .setValue = $0 { true } else { false } }
+      call.changes.contains(where: \.storesStarts)
     }
     try await withRunning(queue) { try await clock.sleep(for: .seconds(10)) }
     #expect(log.entries.map(\.1) == [5, 5, 6, 6])
@@ -228,7 +293,7 @@ extension RateLimitTests {
     let queue = await makeQueue(limits: [.atMost(3, per: .seconds(60))], on: store)
     try await queue.enqueue(contentsOf: makeMails(count: 2))
     store.inject(.error(Broken()), moment) { call in
-      call.changes.contains { if case .setValue = $0 { true } else { false } }
+      call.changes.contains(where: \.storesStarts)
     }
     let error = await queueError { try await queue.runAvailable() }
     #expect(error?.code == .storeFailed && log.count == 0)
@@ -247,7 +312,7 @@ extension RateLimitTests {
     let queue = await makeQueue(limits: [.atMost(3, per: .seconds(60))], on: store)
     let tasks = try await queue.enqueue(contentsOf: makeMails(count: 2))
     store.inject(.transientError) { call in
-      call.changes.contains { if case .setValue = $0 { true } else { false } }
+      call.changes.contains(where: \.storesStarts)
     }
     try await withRunning(queue) {
       for task in tasks {
@@ -280,5 +345,13 @@ extension RateLimitTests {
     #expect(startSeconds(labelled: "mail 0").count == 1)
     #expect(startSeconds(labelled: "mail 1").count == 1)
     #expect(try await b.count == 0)
+  }
+}
+
+extension TaskChange {
+  /// Whether this stores the starts that count for the limit of all tasks of a queue.
+  var storesStarts: Bool {
+    guard case .setValue(let name, _, _) = self else { return false }
+    return name == RateLimits.valueName
   }
 }

@@ -249,7 +249,9 @@ extension PersistenceConformance.Requirement {
     let before = try await store.tasks()
     let woken = TaskRecord.numbered(1, at: 10, created: 10).with { record in
       record.retryCount = 1
-      record.note(.at(10))
+      record.note(
+        TaskFailure(reason: "no route", date: .second(10), attempt: TaskFailure.at(100).attempt)
+      )
     }
     for _ in 0..<2 {
       try await store.apply(.rebase(.second(10)))

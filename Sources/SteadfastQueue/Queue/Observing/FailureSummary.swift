@@ -1,0 +1,240 @@
+public import SystemFoundation
+
+/// The failures of a queue's tasks, in groups of failures whose texts have the same shape.
+///
+/// ``TaskQueue/failures(since:limit:)`` returns it. Two thousand failures are often three errors,
+/// and each group is one of them.
+public struct FailureSummary: Sendable, Hashable {
+  /// The groups; the group with the most tasks comes first.
+  public let groups: [FailureGroup]
+  /// The number of tasks that were looked at.
+  public let taskCount: Int
+  /// Whether all tasks that match were looked at; if `false`, the limit left out the oldest ones.
+  public let isWhole: Bool
+
+  /// Groups tasks by the shapes of their last failures; tasks that have not failed are left out.
+  init(of tasks: some Collection<TaskRecord>, isWhole: Bool) {
+    var groups: [FailureShape: FailureGroup] = [:]
+    for task in tasks {
+      guard let failure = task.failures.last else { continue }
+      let shape = FailureShape(of: failure.reason)
+      groups[shape, default: FailureGroup(shape: shape, first: failure)].add(task, failure)
+    }
+    self.groups = groups.values.sorted { left, right in
+      left.count != right.count ? left.count > right.count : left.shape.id < right.shape.id
+    }
+    taskCount = tasks.count
+    self.isWhole = isWhole
+  }
+}
+
+/// The tasks whose last failures have texts of the same shape.
+public struct FailureGroup: Sendable, Hashable {
+  private static let maxSampleCount = 3
+
+  /// The shape of the texts.
+  public let shape: FailureShape
+  /// The number of tasks that were abandoned.
+  public private(set) var abandonedCount = 0
+  /// The number of tasks that have not ended: they wait for a retry, or are being performed again.
+  public private(set) var unfinishedCount = 0
+  /// The number of tasks with each name.
+  public private(set) var names: [String: Int] = [:]
+  /// The date of the earliest of the last failures.
+  public private(set) var firstDate: Date
+  /// The date of the latest failure.
+  public private(set) var lastDate: Date
+  /// The text of the latest failure.
+  public private(set) var reason: String
+  /// Up to three of the tasks, the newest first.
+  public private(set) var samples: [TaskID] = []
+
+  /// The number of tasks.
+  public var count: Int { abandonedCount + unfinishedCount }
+
+  fileprivate init(shape: FailureShape, first failure: TaskFailure) {
+    self.shape = shape
+    (firstDate, lastDate, reason) = (failure.date, failure.date, failure.reason)
+  }
+
+  fileprivate mutating func add(_ task: TaskRecord, _ failure: TaskFailure) {
+    if task.state.isFinished { abandonedCount += 1 } else { unfinishedCount += 1 }
+    names[task.name, default: 0] += 1
+    firstDate = min(firstDate, failure.date)
+    if failure.date > lastDate { (lastDate, reason) = (failure.date, failure.reason) }
+    if samples.count < Self.maxSampleCount { samples.append(task.id) }
+  }
+}
+
+/// The text of a failure without what differs from one failure to the next.
+///
+/// Numbers, hexadecimal numbers and UUIDs become `#`. Mail addresses, paths and the paths of URLs
+/// become `…`, and so does quoted text. Spaces and line breaks become one space. Only the first 200
+/// Unicode scalars of the result count. So `no route to 10.0.0.7 after 31 s` and
+/// `no route to 10.0.0.12 after 8 s` have the same shape, `no route to #.#.#.# after # s`.
+public struct FailureShape: Sendable, Hashable, CustomStringConvertible {
+  private static let maxLength = 200
+
+  /// The shape as text.
+  public let description: String
+
+  /// Makes the shape of a failure's text.
+  public init(of reason: String) {
+    var scanner = ShapeScanner(reason)
+    description = scanner.shape(ofLength: Self.maxLength)
+  }
+
+  /// A number that is the same for equal shapes in all versions and on all platforms, in
+  /// hexadecimal digits.
+  ///
+  /// It is the 64-bit FNV-1a hash of ``description``
+  /// (G. Fowler, L. C. Noll, K.-P. Vo, D. Eastlake: The FNV Non-Cryptographic Hash Algorithm).
+  public var id: String {
+    let hash = description.utf8.reduce(0xcbf2_9ce4_8422_2325 as UInt64) {
+      ($0 ^ UInt64($1)) &* 0x100_0000_01b3
+    }
+    let digits = String(hash, radix: 16)
+    return String(repeating: "0", count: 16 - digits.count) + digits
+  }
+}
+
+/// Replaces the variable parts of a text, word by word, in one pass.
+private struct ShapeScanner {
+  private static let quotes: [Unicode.Scalar: Unicode.Scalar] = [
+    "'": "'", "\"": "\"", "`": "`", "“": "”", "‘": "’", "«": "»",
+  ]
+
+  private let scalars: String.UnicodeScalarView
+  private var index: String.UnicodeScalarView.Index
+  private var shape = String.UnicodeScalarView()
+
+  init(_ text: String) {
+    scalars = text.unicodeScalars
+    index = scalars.startIndex
+  }
+
+  mutating func shape(ofLength limit: Int) -> String {
+    var length = 0
+    while index < scalars.endIndex, length < limit {
+      let part = nextPart()
+      shape.append(contentsOf: part.prefix(limit - length))
+      length += part.count
+    }
+    return String(shape)
+  }
+
+  private mutating func nextPart() -> [Unicode.Scalar] {
+    let first = scalars[index]
+    if first.properties.isWhitespace {
+      skip { $0.properties.isWhitespace }
+      return shape.isEmpty || index == scalars.endIndex ? [] : [" "]
+    }
+    if let end = Self.quotes[first], startsWord, let close = indexOfQuote(end) {
+      index = scalars.index(after: close)
+      return [first, "…", end]
+    }
+    let start = index
+    skip { !$0.properties.isWhitespace && Self.quotes[$0] == nil }
+    // A quotation mark within a word, such as an apostrophe, belongs to the word.
+    if start == index { skip(1) }
+    return Self.shape(ofWord: scalars[start..<index])
+  }
+
+  /// Whether the character before the index does not belong to a word.
+  private var startsWord: Bool {
+    guard index > scalars.startIndex else { return true }
+    let last = scalars[scalars.index(before: index)]
+    return !last.properties.isAlphabetic && !("0"..."9").contains(last)
+  }
+
+  /// Returns the index of the quotation mark that ends the quoted text, on the same line.
+  private func indexOfQuote(_ end: Unicode.Scalar) -> String.UnicodeScalarView.Index? {
+    var next = scalars.index(after: index)
+    while next < scalars.endIndex, scalars[next] != "\n" {
+      if scalars[next] == end { return next }
+      next = scalars.index(after: next)
+    }
+    return nil
+  }
+
+  private mutating func skip(_ count: Int) {
+    for _ in 0..<count where index < scalars.endIndex { index = scalars.index(after: index) }
+  }
+
+  private mutating func skip(while isSkipped: (Unicode.Scalar) -> Bool) {
+    index = scalars[index...].prefix(while: isSkipped).endIndex
+  }
+
+  private static func shape(ofWord word: Substring.UnicodeScalarView) -> [Unicode.Scalar] {
+    if let scheme = word.firstRange(of: "://".unicodeScalars) {
+      let host = word[scheme.upperBound...].prefix { $0 != "/" && $0 != "?" && $0 != "#" }
+      let hasPath = host.endIndex < word.endIndex
+      return shape(ofNumbersIn: word[..<host.endIndex]) + (hasPath ? ["/", "…"] : [])
+    }
+    if isMailAddress(word) { return ["…"] }
+    let slashes = word.count { $0 == "/" }
+    if slashes > 1 || slashes == 1 && word.first == "/" { return ["…"] }
+    return shape(ofNumbersIn: word)
+  }
+
+  private static func isMailAddress(_ word: Substring.UnicodeScalarView) -> Bool {
+    guard let at = word.firstIndex(of: "@"), at > word.startIndex else { return false }
+    return word[at...].contains(".")
+  }
+
+  /// Replaces each number, each UUID, and each run of at least six hexadecimal digits that has a
+  /// decimal digit.
+  private static func shape(
+    ofNumbersIn word: Substring.UnicodeScalarView
+  ) -> [Unicode.Scalar] {
+    var result: [Unicode.Scalar] = []
+    var rest = word
+    while let first = rest.first {
+      let run = rest.prefix(while: isHexadecimalDigit)
+      let number = rest.prefix { ("0"..."9").contains($0) }
+      let startsWord = result.last.map { !$0.properties.isAlphabetic } ?? true
+      let isUUID = run.count == 8 && isUUID(rest.prefix(36))
+      let isHexadecimal =
+        startsWord && run.count >= 6 && run.contains { ("0"..."9").contains($0) }
+        && !(rest[run.endIndex...].first?.properties.isAlphabetic ?? false)
+      if isUUID {
+        result.append("#")
+        rest = rest.dropFirst(36)
+      } else if isHexadecimal {
+        result.append("#")
+        rest = rest[run.endIndex...]
+      } else if !number.isEmpty {
+        result.append("#")
+        rest = rest[number.endIndex...]
+      } else {
+        result.append(first)
+        rest = rest.dropFirst()
+      }
+    }
+    return result
+  }
+
+  private static func isUUID(_ text: Substring.UnicodeScalarView) -> Bool {
+    text.count == 36
+      && text.enumerated().allSatisfy { offset, scalar in
+        [8, 13, 18, 23].contains(offset) ? scalar == "-" : isHexadecimalDigit(scalar)
+      }
+  }
+
+  private static func isHexadecimalDigit(_ scalar: Unicode.Scalar) -> Bool {
+    ("0"..."9").contains(scalar) || ("a"..."f").contains(scalar) || ("A"..."F").contains(scalar)
+  }
+}
+
+extension Collection where Element == Unicode.Scalar {
+  /// Returns where the other scalars first occur in a row; `nil` if they don't.
+  fileprivate func firstRange(of others: String.UnicodeScalarView) -> Range<Index>? {
+    var start = startIndex
+    while start < endIndex {
+      let rest = self[start...]
+      if rest.starts(with: others) { return start..<index(start, offsetBy: others.count) }
+      start = index(after: start)
+    }
+    return nil
+  }
+}
