@@ -436,7 +436,7 @@ extension Tables {
       """
       update steadfast_task set state = 'parked', position = \(Self.nextPosition),
         lease_token = null, lease_end = null, last_error = $3, failed_date = $4,
-        failed_attempt = null, parked_version = $5
+        failed_attempt = 'parked -', parked_version = $5
       where id = $1 and state = 'running' and lease_token = $2
       """,
       .id(task.id),

@@ -542,7 +542,8 @@ extension TaskRecord {
   /// Whether the task is new, has no key, and waits for no other task.
   fileprivate var isPlain: Bool {
     state == .waiting && uniqueKey == nil && orderKey == nil && retryCount == 0
-      && interruptionCount == 0 && lastError == nil && !isPostponed && uniqueUntil == nil
+      && interruptionCount == 0 && lastError == nil && failedDate == nil && failedAttempt == nil
+      && earlierFailures.isEmpty && !isPostponed && uniqueUntil == nil
       && latestDate == nil && !blocksOrderOnFailure && dependencies == TaskDependencies()
   }
 }

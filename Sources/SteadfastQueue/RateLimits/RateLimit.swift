@@ -212,8 +212,15 @@ public struct StoredRateLimit: Sendable, Hashable {
   }
 
   /// Returns the value with a queue's limits, a JSON array.
+  ///
+  /// If not all limits fit into a value, it has only the first ones.
   static func bytes(for limits: [RateLimit]) throws -> [UInt8] {
-    try StableJSON.encode(limits.map(Fields.init))
+    var fields = limits.map(Fields.init)
+    while true {
+      let bytes = try StableJSON.encode(fields)
+      if bytes.count <= TaskQueueError.maxValueSize { return bytes }
+      fields.removeLast(fields.count / 2)
+    }
   }
 
   /// The name of the value with the starts; `nil` if the limit has keys.
@@ -222,13 +229,19 @@ public struct StoredRateLimit: Sendable, Hashable {
   }
 
   /// Sets how much of the limit is used, as the value with the starts says it.
-  mutating func setUse(_ bytes: [UInt8]?, at now: Date) {
+  ///
+  /// - Parameters:
+  ///   - bytes: the value.
+  ///   - date: the current date.
+  ///   - hasOneClock: whether all processes that use the store share a clock.
+  mutating func setUse(_ bytes: [UInt8]?, at date: Date, hasOneClock: Bool) {
     let window = RateWindow(count, per: interval)
-    let now = now.microseconds
-    // A queue treats a value that it can't decode in the same way.
-    let history =
+    let now = date.microseconds
+    // The queue treats a value that it can't decode, and dates in the future, in the same way.
+    var history =
       StartHistories(bytes)?[StartHistories.onlyKey]
       ?? StartHistory(starts: Array(repeating: now, count: window.count))
+    history.rebase(to: now, at: now, tolerance: RateLimiting.tolerance(hasOneClock: hasOneClock))
     let limiter = RateLimiter(windows: [window], history: history)
     startCount = history.starts.count { $0 > now - window.interval }
     let next = limiter.nextStart(from: now)

@@ -107,7 +107,9 @@ public struct FailedAttempt: Sendable, Hashable {
     case expired
   }
 
-  /// The properties as text, at most 128 bytes, as in `timedOut 30000412 web 412 mails 1.3`.
+  /// The properties as text, as in `timedOut 30000412 web 412 mails 1.3`.
+  ///
+  /// The number is the duration in microseconds.
   public let text: String
 
   /// Makes a value of its ``text``; stores call this.
@@ -133,7 +135,10 @@ public struct FailedAttempt: Sendable, Hashable {
     words.dropFirst().first.flatMap { Int64($0) }.map { .microseconds($0) }
   }
 
-  /// Who made the attempt (``TaskClaim/holder``); empty in a store that only one queue uses.
+  /// Who made the attempt (``TaskClaim/holder``).
+  ///
+  /// It is empty in a store that only one queue uses, and for ``Kind/interrupted`` and
+  /// ``Kind/expired``: the queue that finds this has not made the attempt.
   public var holder: String { words.count > 2 ? String(words[2]) : "" }
 
   private var words: [Substring] {

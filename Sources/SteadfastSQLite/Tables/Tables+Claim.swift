@@ -85,7 +85,7 @@ extension Tables {
       """
       update steadfast_task set state = 'parked', seq = \(Self.nextPosition),
         lease_token = null, lease_end = null, last_error = ?2, failed_date = ?3,
-        failed_attempt = null, parked_version = ?4
+        failed_attempt = 'parked -', parked_version = ?4
       where seq = ?1
       """,
       .integer(candidate.seq),

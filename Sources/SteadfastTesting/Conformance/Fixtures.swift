@@ -107,7 +107,7 @@ extension TaskRecord {
 extension TaskFailure {
   /// Makes a failure this many seconds after the start date that all checks share.
   ///
-  /// Of an odd second, it is not known how the attempt failed.
+  /// For odd seconds, it is not known how the attempt failed.
   static func at(_ seconds: Double, _ reason: String = "no route") -> TaskFailure {
     let attempt = FailedAttempt(.timedOut, duration: .seconds(seconds), holder: "höst 1 queue")
     let isKnown = Int(seconds).isMultiple(of: 2)
@@ -206,6 +206,7 @@ extension TaskRecord {
     compare("memorySize", \.memorySize, ==)
     compare("lastError", \.lastError, Self.isSame) { $0 ?? "none" }
     compare("failedDate", \.failedDate, Self.isSame, text)
+    compare("failedAttempt", \.failedAttempt?.text, Self.isSame) { $0 ?? "none" }
     compare("failures", \.failures, Self.isSame) { failures in
       "\(failures.map { "'\($0.reason.prefix(80))' (\($0.attempt?.text ?? "-")) at \($0.date.step)" })"
     }

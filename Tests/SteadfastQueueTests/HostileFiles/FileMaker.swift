@@ -141,7 +141,10 @@ struct FileMaker {
       interruptionCount: pick(9) == 0 ? pick(9) : 0,
       lastError: pick(9) == 0 ? text : nil,
       failedDate: pick(9) == 0 ? date : nil,
-      earlierFailures: (0..<pick(3)).map { _ in TaskFailure(reason: text, date: date) },
+      failedAttempt: pick(9) == 0 ? attempt() : nil,
+      earlierFailures: (0..<pick(3)).map { _ in
+        TaskFailure(reason: text, date: date, attempt: attempt())
+      },
       parkedVersion: [nil, 0, .max][pick(3)],
       isPostponed: [nil, true, false][pick(3)],
       finishedDate: pick(9) == 0 ? date : nil
@@ -178,9 +181,14 @@ struct FileMaker {
     }
   }
 
+  private mutating func attempt() -> FailedAttempt? {
+    let known = FailedAttempt(.timedOut, duration: .seconds(pick(9)))
+    return [nil, known, FailedAttempt(text: "ö x\n")][pick(3)]
+  }
+
   private mutating func end(_ lease: Lease) -> TaskChange {
     let date = Date.seconds(now)
-    let failure = TaskFailure(reason: "no\n\(pick(9))", date: date)
+    let failure = TaskFailure(reason: "no\n\(pick(9))", date: date, attempt: attempt())
     switch pick(13) {
     case 9: return .suspend(lease, until: [date + 9.5, .distantFuture][pick(2)], awaiting: [])
     case 10: return .suspend(lease, until: .distantFuture, awaiting: Self.stepNames)

@@ -76,7 +76,8 @@ extension TaskRecord {
     """
     \(id) \(name) \(state) \(availableDate.timeIntervalSince1970) \(retryCount) \
     \(interruptionCount) \(lastError ?? "-") \(failedDate?.timeIntervalSince1970 ?? 0) \
-    \(earlierFailures.map { "\($0.reason) \($0.date.timeIntervalSince1970)" }) \
+    \(failures.map { "\($0.date.timeIntervalSince1970) \($0.attempt?.text ?? "-")" }) \
+    \(earlierFailures.map(\.reason)) \
     \(finishedDate?.timeIntervalSince1970 ?? 0) \(isPostponed) \(memorySize > 0) \
     \(dependencies.modelSummary)
     """

@@ -12,8 +12,8 @@ extension TaskRecord {
     \(tags.sorted()) \(metadata.sorted { $0.key < $1.key }) \
     \(availableDate.timeIntervalSince1970) \(retryCount) \
     \(interruptionCount) \(uniqueKey ?? "-") \(lastError ?? "-") \
-    \(failedDate?.timeIntervalSince1970 ?? 0) \
-    \(earlierFailures.map { "\($0.reason) \($0.date.timeIntervalSince1970)" }) \
+    \(failedDate?.timeIntervalSince1970 ?? 0) \(failedAttempt?.text ?? "-") \
+    \(earlierFailures.map { "\($0.reason) \($0.date.timeIntervalSince1970) \($0.attempt?.text ?? "-")" }) \
     \(finishedDate?.timeIntervalSince1970 ?? 0) \(isPostponed) \
     \(parkedVersion, default: "-") \(payload.version) \(memorySize) \
     \(keyRole, default: "-") \(uniqueUntil?.timeIntervalSince1970 ?? 0) \

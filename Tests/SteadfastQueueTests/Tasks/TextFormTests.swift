@@ -131,7 +131,12 @@ import Foundation
         for reason in failures { record.note(TaskFailure(reason: reason, date: .seconds(0))) }
         return record
       }
+      var attempted = TaskRecord.make(1)
+      attempted.failedAttempt = FailedAttempt(text: "\0")
+      let parked = TaskFailure(reason: "a", date: .seconds(0), attempt: attempted.failedAttempt)
       let changes: [(String, TaskChange)] = [
+        ("failedAttempt", .insert(attempted, onDuplicate: .keep)),
+        ("attempt", .park(lease, failure: parked)),
         ("name", .insert(.make(1, name: "\0"), onDuplicate: .keep)),
         ("uniqueKey", .insert(.make(1, key: "a\0b"), onDuplicate: .keep)),
         ("tags", .insert(tagged(["\0"]), onDuplicate: .keep)),

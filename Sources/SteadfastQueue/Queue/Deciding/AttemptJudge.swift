@@ -66,7 +66,7 @@ struct AttemptJudge: Sendable {
       return TaskFailure(
         reason: "the process ended \(times) while it performed the task",
         date: now,
-        attempt: FailedAttempt(.interrupted, holder: holder)
+        attempt: FailedAttempt(.interrupted)
       )
     }
     guard record.hasExpired(by: now) || record.isDisplaced else { return nil }
@@ -74,7 +74,7 @@ struct AttemptJudge: Sendable {
     return TaskFailure(
       reason: storable("the task expired before it was done\(last)"),
       date: now,
-      attempt: FailedAttempt(.expired, holder: holder)
+      attempt: FailedAttempt(.expired)
     )
   }
 

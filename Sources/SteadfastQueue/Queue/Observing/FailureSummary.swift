@@ -6,25 +6,30 @@ public import SystemFoundation
 /// and each group is one of them.
 public struct FailureSummary: Sendable, Hashable {
   /// The groups; the group with the most tasks comes first.
-  public let groups: [FailureGroup]
+  public private(set) var groups: [FailureGroup] = []
   /// The number of tasks that were looked at.
-  public let taskCount: Int
-  /// Whether all tasks that match were looked at; if `false`, the limit left out the oldest ones.
-  public let isWhole: Bool
+  public private(set) var taskCount = 0
+  /// Whether all tasks that have failed were looked at; `false` if the limit left some out.
+  public private(set) var isWhole = true
 
-  /// Groups tasks by the shapes of their last failures; tasks that have not failed are left out.
-  init(of tasks: some Collection<TaskRecord>, isWhole: Bool) {
-    var groups: [FailureShape: FailureGroup] = [:]
+  init() {}
+
+  /// Adds tasks, of which newer ones come first, up to a total number.
+  mutating func add(_ tasks: [TaskRecord], limit: Int) {
+    var known = Dictionary(uniqueKeysWithValues: groups.map { ($0.shape, $0) })
     for task in tasks {
       guard let failure = task.failures.last else { continue }
+      guard taskCount < limit else {
+        isWhole = false
+        break
+      }
+      taskCount += 1
       let shape = FailureShape(of: failure.reason)
-      groups[shape, default: FailureGroup(shape: shape, first: failure)].add(task, failure)
+      known[shape, default: FailureGroup(shape: shape, first: failure)].add(task, failure)
     }
-    self.groups = groups.values.sorted { left, right in
+    groups = known.values.sorted { left, right in
       left.count != right.count ? left.count > right.count : left.shape.id < right.shape.id
     }
-    taskCount = tasks.count
-    self.isWhole = isWhole
   }
 }
 
@@ -36,7 +41,7 @@ public struct FailureGroup: Sendable, Hashable {
   public let shape: FailureShape
   /// The number of tasks that were abandoned.
   public private(set) var abandonedCount = 0
-  /// The number of tasks that have not ended: they wait for a retry, or are being performed again.
+  /// The number of tasks that have not ended; most of them wait for a retry.
   public private(set) var unfinishedCount = 0
   /// The number of tasks with each name.
   public private(set) var names: [String: Int] = [:]
@@ -46,7 +51,7 @@ public struct FailureGroup: Sendable, Hashable {
   public private(set) var lastDate: Date
   /// The text of the latest failure.
   public private(set) var reason: String
-  /// Up to three of the tasks, the newest first.
+  /// Up to three of the tasks: abandoned ones if there are any, and the newest first.
   public private(set) var samples: [TaskID] = []
 
   /// The number of tasks.
@@ -69,19 +74,24 @@ public struct FailureGroup: Sendable, Hashable {
 /// The text of a failure without what differs from one failure to the next.
 ///
 /// Numbers, hexadecimal numbers and UUIDs become `#`. Mail addresses, paths and the paths of URLs
-/// become `…`, and so does quoted text. Spaces and line breaks become one space. Only the first 200
-/// Unicode scalars of the result count. So `no route to 10.0.0.7 after 31 s` and
-/// `no route to 10.0.0.12 after 8 s` have the same shape, `no route to #.#.#.# after # s`.
+/// become `…`, and so does quoted text. Spaces and line breaks become one space. So
+/// `no route to 10.0.0.7 after 31 s` and `no route to 10.0.0.12 after 8 s` have the same shape,
+/// `no route to #.#.#.# after # s`.
+///
+/// Only the first 4,000 Unicode scalars of the text count, and the first 200 of the result.
 public struct FailureShape: Sendable, Hashable, CustomStringConvertible {
   private static let maxLength = 200
+  private static let maxTextLength = 4_000
+
+  private let text: ExactText
 
   /// The shape as text.
-  public let description: String
+  public var description: String { text.text }
 
   /// Makes the shape of a failure's text.
   public init(of reason: String) {
-    var scanner = ShapeScanner(reason)
-    description = scanner.shape(ofLength: Self.maxLength)
+    var scanner = ShapeScanner(reason.unicodeScalars.prefix(Self.maxTextLength))
+    text = ExactText(scanner.shape(ofLength: Self.maxLength))
   }
 
   /// A number that is the same for equal shapes in all versions and on all platforms, in
@@ -104,12 +114,12 @@ private struct ShapeScanner {
     "'": "'", "\"": "\"", "`": "`", "“": "”", "‘": "’", "«": "»",
   ]
 
-  private let scalars: String.UnicodeScalarView
+  private let scalars: Substring.UnicodeScalarView
   private var index: String.UnicodeScalarView.Index
   private var shape = String.UnicodeScalarView()
 
-  init(_ text: String) {
-    scalars = text.unicodeScalars
+  init(_ text: Substring.UnicodeScalarView) {
+    scalars = text
     index = scalars.startIndex
   }
 
@@ -144,7 +154,7 @@ private struct ShapeScanner {
   private var startsWord: Bool {
     guard index > scalars.startIndex else { return true }
     let last = scalars[scalars.index(before: index)]
-    return !last.properties.isAlphabetic && !("0"..."9").contains(last)
+    return !last.isLetter && !last.isDecimalDigit
   }
 
   /// Returns the index of the quotation mark that ends the quoted text, on the same line.
@@ -190,28 +200,36 @@ private struct ShapeScanner {
     var result: [Unicode.Scalar] = []
     var rest = word
     while let first = rest.first {
-      let run = rest.prefix(while: isHexadecimalDigit)
-      let number = rest.prefix { ("0"..."9").contains($0) }
-      let startsWord = result.last.map { !$0.properties.isAlphabetic } ?? true
-      let isUUID = run.count == 8 && isUUID(rest.prefix(36))
-      let isHexadecimal =
-        startsWord && run.count >= 6 && run.contains { ("0"..."9").contains($0) }
-        && !(rest[run.endIndex...].first?.properties.isAlphabetic ?? false)
-      if isUUID {
+      if let count = numberLength(at: rest, startsWord: !(result.last?.isLetter ?? false)) {
         result.append("#")
-        rest = rest.dropFirst(36)
-      } else if isHexadecimal {
-        result.append("#")
-        rest = rest[run.endIndex...]
-      } else if !number.isEmpty {
-        result.append("#")
-        rest = rest[number.endIndex...]
+        rest = rest.dropFirst(count)
       } else {
-        result.append(first)
-        rest = rest.dropFirst()
+        let letters = rest.prefix(while: \.isLetter)
+        result += letters.isEmpty ? [first] : Array(letters)
+        rest = rest.dropFirst(max(letters.count, 1))
       }
     }
     return result
+  }
+
+  /// Returns the length of the number at the start of a text; `nil` if there is none.
+  private static func numberLength(
+    at text: Substring.UnicodeScalarView,
+    startsWord: Bool
+  ) -> Int? {
+    if text.starts(with: "0x".unicodeScalars) || text.starts(with: "0X".unicodeScalars) {
+      let digits = text.dropFirst(2).prefix(while: isHexadecimalDigit)
+      if !digits.isEmpty { return 2 + digits.count }
+    }
+    // A SHA-512 has 128 digits.
+    let run = text.prefix(128).prefix(while: isHexadecimalDigit)
+    if run.count == 8, isUUID(text.prefix(36)) { return 36 }
+    let endsWord = !(text[run.endIndex...].first?.isLetter ?? false)
+    if startsWord, endsWord, run.count >= 6, run.contains(where: \.isDecimalDigit) {
+      return run.count
+    }
+    let number = text.prefix(while: \.isDecimalDigit)
+    return number.isEmpty ? nil : number.count
   }
 
   private static func isUUID(_ text: Substring.UnicodeScalarView) -> Bool {
@@ -222,7 +240,7 @@ private struct ShapeScanner {
   }
 
   private static func isHexadecimalDigit(_ scalar: Unicode.Scalar) -> Bool {
-    ("0"..."9").contains(scalar) || ("a"..."f").contains(scalar) || ("A"..."F").contains(scalar)
+    scalar.isDecimalDigit || ("a"..."f").contains(scalar) || ("A"..."F").contains(scalar)
   }
 }
 
@@ -237,4 +255,9 @@ extension Collection where Element == Unicode.Scalar {
     }
     return nil
   }
+}
+
+extension Unicode.Scalar {
+  fileprivate var isLetter: Bool { properties.isAlphabetic }
+  fileprivate var isDecimalDigit: Bool { ("0"..."9").contains(self) }
 }

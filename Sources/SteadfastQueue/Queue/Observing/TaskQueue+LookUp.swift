@@ -76,7 +76,8 @@ extension TaskQueue {
   /// these are the limits of the one that began last. If that version has no limits, they are those
   /// of the version before.
   ///
-  /// - Returns: the limits, in the order of the configuration.
+  /// - Returns: the limits, in the order of the configuration. Of more limits than fit into a value
+  ///   of 64 KiB, some hundreds, these are only the first ones.
   /// - Throws: any error of the store, or a ``TaskQueueError`` if a later version of this package
   ///   has stored the limits in another form.
   public nonisolated func rateLimits() async throws -> [StoredRateLimit] {
@@ -84,46 +85,55 @@ extension TaskQueue {
     var limits = try StoredRateLimit.limits(
       await core.store.value(named: StoredRateLimit.valueName)
     )
+    // Limits for the same tasks share a value.
+    var values: [String: [UInt8]?] = [:]
     for index in limits.indices {
       guard let name = limits[index].startsValueName else { continue }
-      limits[index].setUse(try await core.store.value(named: name), at: core.now)
+      if values[name] == nil {
+        values.updateValue(try await core.store.value(named: name), forKey: name)
+      }
+      let hasOneClock = core.store.hasOneClock
+      limits[index].setUse(values[name] ?? nil, at: core.now, hasOneClock: hasOneClock)
     }
     return limits
   }
 
   /// Returns the failures of the queue's tasks, in groups whose texts have the same shape.
   ///
-  /// These are tasks that were abandoned and are retained, and tasks that have not ended, and whose
-  /// last attempt has failed. Each counts once, with its last failure.
+  /// These are the abandoned tasks that are retained, and the tasks that have failed and have not
+  /// ended. Each task counts once, with its last failure. A task that was restarted after it failed
+  /// does not count.
   ///
   /// - Parameters:
   ///   - date: only tasks that have failed since this date; by default all.
-  ///   - limit: how many tasks to look at, the newest first; a negative number means none.
+  ///   - limit: how many tasks to look at: first the abandoned ones, then the others, the newest
+  ///     first. A negative number means none.
   /// - Returns: the groups, and whether the limit left out any tasks.
   /// - Throws: any error of the store.
   public nonisolated func failures(
     since date: Date = .distantPast,
     limit: Int = 10_000
   ) async throws -> FailureSummary {
-    let filter = TaskFilter(
-      states: TaskState.unfinished.union([.abandoned]),
-      failedDates: date..<max(date, .distantFuture)
-    )
     let core = try await core.opened
-    let limit = min(max(0, limit), .max - 1)
-    var tasks: [TaskRecord] = []
-    // One more task than the limit shows that the limit left some out.
-    while tasks.count <= limit {
-      let page = try await core.tasks(
-        matching: filter,
-        after: tasks.last?.id,
-        limit: min(500, limit + 1 - tasks.count),
-        newestFirst: true
-      )
-      if page.isEmpty { break }
-      tasks += page
+    let limit = max(0, limit)
+    var summary = FailureSummary()
+    // Two look-ups: for one of them, a database has an index of the abandoned tasks, and for the
+    // other one of those that have not ended.
+    for states: Set<TaskState> in [[.abandoned], TaskState.unfinished] {
+      let filter = TaskFilter(states: states, failedDates: date..<max(date, .distantFuture))
+      var last: TaskID?
+      repeat {
+        let page = try await core.store.tasks(
+          matching: filter,
+          after: last,
+          limit: 500,
+          newestFirst: true
+        )
+        last = page.last?.id
+        summary.add(page, limit: limit)
+      } while last != nil && summary.isWhole
     }
-    return FailureSummary(of: tasks.prefix(limit), isWhole: tasks.count <= limit)
+    return summary
   }
 
   /// Returns a task that was enqueued earlier, possibly by another process.

@@ -258,7 +258,8 @@ extension Claimer {
     return found
   }
 
-  /// Reads the values of all rate limits whose current values are not known.
+  /// Reads the values of all rate limits whose current values are not known, after storing the
+  /// limits if the queue has not done so yet.
   private func readLimits(_ limiting: RateLimiting) async throws {
     if !limiting.areLimitsStored.load(ordering: .relaxed) {
       try await storage.bestEffort { try await storeLimits() }
@@ -442,7 +443,7 @@ final class RateLimiting: Sendable {
   ///
   /// Processes with different clocks may differ by five minutes. If all processes have one clock, a
   /// start that is more than a second ahead shows that the clock was set back.
-  private static func tolerance(hasOneClock: Bool) -> Int64 {
+  static func tolerance(hasOneClock: Bool) -> Int64 {
     hasOneClock ? 1_000_000 : 300_000_000
   }
 

@@ -407,6 +407,7 @@ extension TaskRecord {
     try checker.check(failedDate, "failedDate")
     try checker.check(explicitOrigin, "countedFrom")
     if let lastError { try checker.check(string: lastError, "lastError") }
+    if let failedAttempt { try checker.check(string: failedAttempt.text, "failedAttempt") }
     for failure in earlierFailures { try checker.check(failure, "an earlier failure") }
     try TaskQueueError.check(retryCount, "retryCount")
     try TaskQueueError.check(interruptionCount, "interruptionCount")

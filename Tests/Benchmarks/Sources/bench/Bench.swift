@@ -76,6 +76,9 @@
       server: server
     )
     try await reportClaims(database)
+    try await database.withStore { store, _ in
+      try await reportCensus(database.name, of: store, atMost: 500)
+    }
     try await reportPayloads(database)
   }
 

@@ -205,7 +205,11 @@ struct SimulatedCaller: Sendable {
       return pick(4) == 0 ? makeInsertion() : makeManagementChange(date)
     }
     let lease = leases.remove(at: pick(leases.count))
-    let failure = TaskFailure(reason: "refused \(seed)", date: date)
+    let failure = TaskFailure(
+      reason: "refused \(seed)",
+      date: date,
+      attempt: FailedAttempt(.failed, duration: .microseconds(seed % 1_000))
+    )
     switch pick(15) {
     case 10...12:
       if pick(4) > 0 { leases.append(lease) }

@@ -96,6 +96,7 @@ extension TaskRecord {
     hasher.combine(interruptionCount)
     hasher.combine(lastError)
     hasher.combine(failedDate)
+    hasher.combine(failedAttempt)
     hasher.combine(earlierFailures)
     hasher.combine(parkedVersion)
     hasher.combine(isPostponed)
