@@ -8,9 +8,10 @@ import time
 class Worker:
     """Puts itself, each line and the time of the line into a queue."""
 
-    def __init__(self, command, lines):
+    def __init__(self, command, lines, **options):
         self.process = subprocess.Popen(
-            list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            **options)
         self.lines = lines
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()

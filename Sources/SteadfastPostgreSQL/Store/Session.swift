@@ -13,7 +13,9 @@ import SteadfastQueue
 /// on, the row shows reliably whether the transaction was stored.
 final class Session {
   /// How long a call waits for an unavailable server before the call fails.
-  private static let patience = DispatchTimeInterval.seconds(2)
+  ///
+  /// Then the queue repeats the call: it knows who may wait, and for how long.
+  private static let patience = DispatchTimeInterval.milliseconds(250)
   private static let mostCollisions = 100
 
   let location: DatabaseLocation
@@ -229,15 +231,19 @@ final class Session {
 
   /// Calls `body`, and calls it again after a collision or a lost connection.
   ///
-  /// If `patience` is `nil`, this waits for an unavailable server until the queue or the store
-  /// ends, and also if `body` waited too long for a lock.
+  /// This tries a new connection at least once, however late it learns that the old one is lost. If
+  /// `patience` is `nil`, it waits for an unavailable server without a limit, and also if `body`
+  /// waited too long for a lock. When the queue or the store ends, it stops waiting.
   func retrying<Success>(
     for patience: DispatchTimeInterval? = patience,
     _ body: (Tables) throws -> Success
   ) throws -> Success {
     let end = patience.map { DispatchTime.now() + $0 }
+    var hasWaited = false
     func mayWait() -> Bool {
-      end.map { DispatchTime.now() < $0 } ?? !(location.stop.isSet || location.close.isSet)
+      defer { hasWaited = true }
+      let isEnding = location.stop.isSet || location.close.isSet
+      return !hasWaited || !isEnding && end.map { DispatchTime.now() < $0 } ?? true
     }
     var collisions = 0
     var pause = 10

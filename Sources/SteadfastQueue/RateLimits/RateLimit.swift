@@ -241,7 +241,7 @@ public struct StoredRateLimit: Sendable, Hashable {
     var history =
       StartHistories(bytes)?[StartHistories.onlyKey]
       ?? StartHistory(starts: Array(repeating: now, count: window.count))
-    history.rebase(to: now, at: now, tolerance: RateLimiting.tolerance(hasOneClock: hasOneClock))
+    history.rebase(to: now, at: now, tolerance: RateLimits.tolerance(hasOneClock: hasOneClock))
     let limiter = RateLimiter(windows: [window], history: history)
     startCount = history.starts.count { $0 > now - window.interval }
     let next = limiter.nextStart(from: now)

@@ -1,3 +1,5 @@
+import SystemFoundation
+
 /// The rate limits of a queue, with a cache of the stored starts that count for them.
 ///
 /// This type decides which of the claimed tasks may begin, and which values must be stored before
@@ -12,6 +14,14 @@ struct RateLimits: Sendable {
 
   /// The prefix of the names of all values in which starts are stored.
   static let valueName = "steadfast.limit"
+
+  /// How far ahead of this process's clock a stored start may be, in microseconds.
+  ///
+  /// Processes with different clocks may differ by five minutes. If all processes have one clock, a
+  /// start that is more than a second ahead shows that the clock was set back.
+  static func tolerance(hasOneClock: Bool) -> Int64 {
+    hasOneClock ? 1_000_000 : 300_000_000
+  }
 
   let scopes: [Scope]
   /// How far the clocks of processes on one store may be apart, in microseconds.
@@ -647,6 +657,16 @@ struct StartHistories: Sendable, Equatable {
         pause: end > 0 ? StartHistory.Pause(begin: begin, end: end) : nil
       )
     }
+  }
+}
+
+extension Date {
+  /// The date in microseconds since 1970, as rate limits store dates.
+  var microseconds: Int64 { Int64((storable.timeIntervalSince1970 * 1e6).rounded()) }
+
+  /// Creates a date from microseconds since 1970, rounded to a date that stores can keep.
+  init(microseconds: Int64) {
+    self = Date(timeIntervalSince1970: Double(microseconds) / 1e6).storable
   }
 }
 

@@ -9,6 +9,7 @@ import SteadfastSQLite
 ///     ComputeWorker STORE PLACE fill COUNT   adds tasks
 ///     ComputeWorker STORE PLACE work         performs tasks until SIGTERM, and prints events
 ///     ComputeWorker STORE PLACE wait         performs tasks that wait until they are cancelled
+///     ComputeWorker STORE PLACE add SECONDS  adds a task, or fails if its store is away for longer
 ///     ComputeWorker STORE PLACE cancel       cancels all tasks, and prints their number
 ///     ComputeWorker STORE PLACE list         prints the state of each stored task
 ///
@@ -80,7 +81,7 @@ func performTasksUntilSIGTERM(
 let arguments = CommandLine.arguments
 guard arguments.count > 3 else {
   exitWithError(
-    "give sqlite or postgresql, the place of the store, and fill, work, wait, cancel or list"
+    "give sqlite or postgresql, the place of the store, and fill, work, wait, add, cancel or list"
   )
 }
 let persistence = makeStore(
@@ -90,12 +91,14 @@ let persistence = makeStore(
     ? Limits.waiting
     : StoreSharing(leaseDuration: Limits.lease, pollInterval: .milliseconds(300))
 )
+let number = arguments.count > 4 ? Int(arguments[4]) ?? 0 : 0
 func makeQueue(on store: some Persistence) -> TaskQueue {
   TaskQueue(
     persistence: store,
     configuration: TaskQueueConfiguration(
       maxConcurrentTasks: arguments[3] == "wait" ? 250 : 4,
-      cancelledRetention: .forever
+      cancelledRetention: .forever,
+      storeTimeout: .seconds(arguments[3] == "add" ? number : 30)
     )
   )
 }
@@ -104,16 +107,16 @@ let queue = makeQueue(on: persistence)
 do {
   switch arguments[3] {
   case "fill":
-    let count = arguments.count > 4 ? Int(arguments[4]) ?? 0 : 0
-    try await queue.enqueue(contentsOf: (0..<count).map { Film(number: $0) })
+    try await queue.enqueue(contentsOf: (0..<number).map { Film(number: $0) })
   case "work": try await performTasksUntilSIGTERM(of: queue, compute)
   case "wait": try await performTasksUntilSIGTERM(of: queue, waitUntilCancelled)
+  case "add": try await queue.enqueue(Film(number: number))
   case "cancel": writeLine("\(try await queue.cancelAll())")
   case "list":
     for task in try await queue.tasks(matching: TaskFilter()) {
       writeLine("\(task.state) \(task.interruptionCount)")
     }
-  default: exitWithError("'\(arguments[3])' is neither fill, work, wait, cancel nor list")
+  default: exitWithError("'\(arguments[3])' is neither fill, work, wait, add, cancel nor list")
   }
   try await persistence.close()
 } catch {

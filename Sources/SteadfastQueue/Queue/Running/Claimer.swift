@@ -439,14 +439,6 @@ extension WorkMachine {
 
 /// The rate limits of a queue, behind a lock, and which of them were reported as used up.
 final class RateLimiting: Sendable {
-  /// How far ahead of this process's clock a stored start may be, in microseconds.
-  ///
-  /// Processes with different clocks may differ by five minutes. If all processes have one clock, a
-  /// start that is more than a second ahead shows that the clock was set back.
-  static func tolerance(hasOneClock: Bool) -> Int64 {
-    hasOneClock ? 1_000_000 : 300_000_000
-  }
-
   private struct Reported: Sendable {
     /// For each used-up limit, by its index in ``RateLimits/scopes``: the date that was last
     /// reported, before which the limit allows no start, in microseconds since 1970.
@@ -463,7 +455,7 @@ final class RateLimiting: Sendable {
   /// Returns `nil` if there are no limits.
   init?(_ limits: [RateLimit], hasOneClock: Bool) {
     guard !limits.isEmpty else { return nil }
-    state = Mutex(RateLimits(limits, tolerance: Self.tolerance(hasOneClock: hasOneClock)))
+    state = Mutex(RateLimits(limits, tolerance: RateLimits.tolerance(hasOneClock: hasOneClock)))
   }
 
   func withLimits<Result>(_ body: (inout sending RateLimits) -> sending Result) -> sending Result {
@@ -484,16 +476,6 @@ final class RateLimiting: Sendable {
       reported.count += new.count
       return new
     }
-  }
-}
-
-extension Date {
-  /// The date in microseconds since 1970, as rate limits store dates.
-  var microseconds: Int64 { Int64((storable.timeIntervalSince1970 * 1e6).rounded()) }
-
-  /// Creates a date from microseconds since 1970, rounded to a date that stores can keep.
-  init(microseconds: Int64) {
-    self = Date(timeIntervalSince1970: Double(microseconds) / 1e6).storable
   }
 }
 
