@@ -42,14 +42,17 @@ enum UnixSocket {
   ///
   /// Returns a negative number if the listener was shut down.
   static func nextClient(of listener: Int32) -> Int32 {
-    var client = accept(listener, nil, nil)
-    // While other tests run, a signal may interrupt the call, or too many files may be open.
-    while client < 0, [EINTR, EMFILE, ENFILE, ENOMEM].contains(errno) {
+    while true {
+      let client = accept(listener, nil, nil)
+      // Read it at once: what the condition below calls may change it.
+      let error = errno
+      // While other tests run, a signal may interrupt the call, or too many files may be open.
+      guard client < 0, [EINTR, EMFILE, ENFILE, ENOMEM].contains(error) else {
+        refuseSignals(client)
+        return client
+      }
       sched_yield()
-      client = accept(listener, nil, nil)
     }
-    refuseSignals(client)
-    return client
   }
 
   static func write(_ bytes: [UInt8], count: Int, to descriptor: Int32) {
