@@ -133,12 +133,14 @@ enum Hexadecimal {
 }
 
 extension Sequence<UInt8> {
+  /// The 64-bit FNV-1a hash of the bytes.
+  var fnv1a: UInt64 { reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 } }
+
   /// A hash of the bytes that is the same in every process.
   ///
   /// The hash is the 64-bit FNV-1a hash, whose bits the finalizer of MurmurHash3 has mixed.
   var stableHash: UInt64 {
-    var hash: UInt64 = 0xCBF2_9CE4_8422_2325
-    for byte in self { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
+    var hash = fnv1a
     hash = (hash ^ hash >> 33) &* 0xFF51_AFD7_ED55_8CCD
     hash = (hash ^ hash >> 33) &* 0xC4CE_B9FE_1A85_EC53
     return hash ^ hash >> 33

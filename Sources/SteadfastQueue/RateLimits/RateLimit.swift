@@ -225,7 +225,7 @@ public struct StoredRateLimit: Sendable, Hashable {
 
   /// The name of the value with the starts; `nil` if the limit has keys.
   var startsValueName: String? {
-    hasKeys ? nil : RateLimits.valueName + (names?.first.map { "/\($0)" } ?? "")
+    hasKeys ? nil : RateLimits.valueName(for: names)
   }
 
   /// Sets how much of the limit is used, as the value with the starts says it.

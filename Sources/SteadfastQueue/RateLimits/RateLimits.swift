@@ -15,6 +15,12 @@ struct RateLimits: Sendable {
   /// The prefix of the names of all values in which starts are stored.
   static let valueName = "steadfast.limit"
 
+  /// Returns the name of the value with the starts of tasks with these names; `nil` means all
+  /// tasks.
+  static func valueName(_ prefix: String = valueName, for names: [String]?) -> String {
+    prefix + (names?.first.map { "/\($0)" } ?? "")
+  }
+
   /// How far ahead of this process's clock a stored start may be, in microseconds.
   ///
   /// Processes with different clocks may differ by five minutes. If all processes have one clock, a
@@ -365,11 +371,11 @@ extension RateLimits {
     var description: String
 
     /// The name of the value with the history of a limit without keys.
-    var valueName: String { prefix + (names.map { "/\($0[0])" } ?? "") }
+    var valueName: String { RateLimits.valueName(prefix, for: names) }
 
     /// The name of the value with the history of a key.
     func valueName(ofKey number: UInt64) -> String {
-      "\(prefix).\(number % RateLimits.partCount)" + (names.map { "/\($0[0])" } ?? "")
+      RateLimits.valueName("\(prefix).\(number % RateLimits.partCount)", for: names)
     }
 
     /// Adds a limit with the same first name.

@@ -6,29 +6,43 @@ public import SystemFoundation
 /// and each group is one of them.
 public struct FailureSummary: Sendable, Hashable {
   /// The groups; the group with the most tasks comes first.
-  public private(set) var groups: [FailureGroup] = []
+  public let groups: [FailureGroup]
   /// The number of tasks that were looked at.
-  public private(set) var taskCount = 0
+  public let taskCount: Int
   /// Whether all tasks that have failed were looked at; `false` if the limit left some out.
-  public private(set) var isWhole = true
+  public let isWhole: Bool
 
-  init() {}
+  init(_ counter: FailureCounter) {
+    groups = counter.groups.values.sorted { left, right in
+      left.count != right.count ? left.count > right.count : left.shape.id < right.shape.id
+    }
+    taskCount = counter.taskCount
+    isWhole = counter.isWhole
+  }
+}
 
-  /// Adds tasks, of which newer ones come first, up to a total number.
-  mutating func add(_ tasks: [TaskRecord], limit: Int) {
-    var known = Dictionary(uniqueKeysWithValues: groups.map { ($0.shape, $0) })
+/// Groups failed tasks, page by page.
+struct FailureCounter {
+  /// The maximum number of tasks.
+  let limit: Int
+  fileprivate var groups: [FailureShape: FailureGroup] = [:]
+  fileprivate var taskCount = 0
+  /// Whether no task was left out.
+  private(set) var isWhole = true
+
+  init(limit: Int) { self.limit = limit }
+
+  /// Adds tasks until their number reaches the limit; newer tasks come first.
+  mutating func add(_ tasks: [TaskRecord]) {
     for task in tasks {
       guard let failure = task.failures.last else { continue }
       guard taskCount < limit else {
         isWhole = false
-        break
+        return
       }
       taskCount += 1
       let shape = FailureShape(of: failure.reason)
-      known[shape, default: FailureGroup(shape: shape, first: failure)].add(task, failure)
-    }
-    groups = known.values.sorted { left, right in
-      left.count != right.count ? left.count > right.count : left.shape.id < right.shape.id
+      groups[shape, default: FailureGroup(shape: shape, first: failure)].add(task, failure)
     }
   }
 }
@@ -99,13 +113,7 @@ public struct FailureShape: Sendable, Hashable, CustomStringConvertible {
   ///
   /// It is the 64-bit FNV-1a hash of ``description``
   /// (G. Fowler, L. C. Noll, K.-P. Vo, D. Eastlake: The FNV Non-Cryptographic Hash Algorithm).
-  public var id: String {
-    let hash = description.utf8.reduce(0xcbf2_9ce4_8422_2325 as UInt64) {
-      ($0 ^ UInt64($1)) &* 0x100_0000_01b3
-    }
-    let digits = String(hash, radix: 16)
-    return String(repeating: "0", count: 16 - digits.count) + digits
-  }
+  public var id: String { Hexadecimal.text(description.utf8.fnv1a, digits: 16) }
 }
 
 /// Replaces the variable parts of a text, word by word, in one pass.
@@ -146,7 +154,7 @@ private struct ShapeScanner {
     let start = index
     skip { !$0.properties.isWhitespace && Self.quotes[$0] == nil }
     // A quotation mark within a word, such as an apostrophe, belongs to the word.
-    if start == index { skip(1) }
+    if start == index { index = scalars.index(after: index) }
     return Self.shape(ofWord: scalars[start..<index])
   }
 
@@ -159,16 +167,8 @@ private struct ShapeScanner {
 
   /// Returns the index of the quotation mark that ends the quoted text, on the same line.
   private func indexOfQuote(_ end: Unicode.Scalar) -> String.UnicodeScalarView.Index? {
-    var next = scalars.index(after: index)
-    while next < scalars.endIndex, scalars[next] != "\n" {
-      if scalars[next] == end { return next }
-      next = scalars.index(after: next)
-    }
-    return nil
-  }
-
-  private mutating func skip(_ count: Int) {
-    for _ in 0..<count where index < scalars.endIndex { index = scalars.index(after: index) }
+    let line = scalars[scalars.index(after: index)...].prefix { $0 != "\n" }
+    return line.firstIndex(of: end)
   }
 
   private mutating func skip(while isSkipped: (Unicode.Scalar) -> Bool) {
@@ -218,42 +218,20 @@ private struct ShapeScanner {
     startsWord: Bool
   ) -> Int? {
     if text.starts(with: "0x".unicodeScalars) || text.starts(with: "0X".unicodeScalars) {
-      let digits = text.dropFirst(2).prefix(while: isHexadecimalDigit)
+      let digits = text.dropFirst(2).prefix(while: \.properties.isASCIIHexDigit)
       if !digits.isEmpty { return 2 + digits.count }
     }
     // A SHA-512 has 128 digits.
-    let run = text.prefix(128).prefix(while: isHexadecimalDigit)
-    if run.count == 8, isUUID(text.prefix(36)) { return 36 }
+    let run = text.prefix(128).prefix(while: \.properties.isASCIIHexDigit)
+    if run.count == 8, TaskID(String(text.prefix(TaskID.textLength))) != nil {
+      return TaskID.textLength
+    }
     let endsWord = !(text[run.endIndex...].first?.isLetter ?? false)
     if startsWord, endsWord, run.count >= 6, run.contains(where: \.isDecimalDigit) {
       return run.count
     }
     let number = text.prefix(while: \.isDecimalDigit)
     return number.isEmpty ? nil : number.count
-  }
-
-  private static func isUUID(_ text: Substring.UnicodeScalarView) -> Bool {
-    text.count == 36
-      && text.enumerated().allSatisfy { offset, scalar in
-        [8, 13, 18, 23].contains(offset) ? scalar == "-" : isHexadecimalDigit(scalar)
-      }
-  }
-
-  private static func isHexadecimalDigit(_ scalar: Unicode.Scalar) -> Bool {
-    scalar.isDecimalDigit || ("a"..."f").contains(scalar) || ("A"..."F").contains(scalar)
-  }
-}
-
-extension Collection where Element == Unicode.Scalar {
-  /// Returns where the other scalars first occur in a row; `nil` if they don't.
-  fileprivate func firstRange(of others: String.UnicodeScalarView) -> Range<Index>? {
-    var start = startIndex
-    while start < endIndex {
-      let rest = self[start...]
-      if rest.starts(with: others) { return start..<index(start, offsetBy: others.count) }
-      start = index(after: start)
-    }
-    return nil
   }
 }
 

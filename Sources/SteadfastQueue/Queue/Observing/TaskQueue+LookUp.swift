@@ -115,25 +115,17 @@ extension TaskQueue {
     limit: Int = 10_000
   ) async throws -> FailureSummary {
     let core = try await core.opened
-    let limit = max(0, limit)
-    var summary = FailureSummary()
+    var counter = FailureCounter(limit: limit)
     // Two look-ups: for one of them, a database has an index of the abandoned tasks, and for the
     // other one of those that have not ended.
     for states: Set<TaskState> in [[.abandoned], TaskState.unfinished] {
       let filter = TaskFilter(states: states, failedDates: date..<max(date, .distantFuture))
-      var last: TaskID?
-      repeat {
-        let page = try await core.store.tasks(
-          matching: filter,
-          after: last,
-          limit: 500,
-          newestFirst: true
-        )
-        last = page.last?.id
-        summary.add(page, limit: limit)
-      } while last != nil && summary.isWhole
+      try await core.store.forEachPageFromNewest(of: filter, after: nil) { page in
+        counter.add(page)
+        return counter.isWhole
+      }
     }
-    return summary
+    return FailureSummary(counter)
   }
 
   /// Returns a task that was enqueued earlier, possibly by another process.
@@ -189,16 +181,38 @@ extension Persistence {
       try await forEachPage(of: filter, after: id, tasksUpTo: own) { found += $0 }
       return found
     }
-    // Tasks that are added later come before the first page.
+    try await forEachPageFromNewest(of: filter, after: id) { page in
+      found += page
+      return true
+    }
+    return found
+  }
+
+  /// Calls the body with the tasks that match a filter, one page at a time, the newest tasks first.
+  ///
+  /// Tasks that are added later come before the first page, so they are left out.
+  ///
+  /// - Parameters:
+  ///   - filter: Which tasks to list.
+  ///   - id: The ID before which the first page begins.
+  ///   - body: Called with the tasks of a page, of which there is at least one. It returns whether
+  ///     to go on.
+  /// - Throws: What the store throws.
+  func forEachPageFromNewest(
+    of filter: TaskFilter,
+    after id: TaskID?,
+    _ body: ([TaskRecord]) -> Bool
+  ) async throws {
+    var last = id
     while true {
       let page = try await tasks(
         matching: filter,
-        after: found.last?.id ?? id,
+        after: last,
         limit: pageSize,
         newestFirst: true
       )
-      guard !page.isEmpty else { return found }
-      found += page
+      guard let id = page.last?.id, body(page) else { return }
+      last = id
     }
   }
 

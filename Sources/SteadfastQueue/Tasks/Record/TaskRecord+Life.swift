@@ -183,7 +183,8 @@ extension TaskRecord {
   /// the earlier failures are cut to 500 Unicode scalars. If a payload can't be decoded, or if a
   /// task expires, this also counts as a failure. A restart clears all failures.
   public var failures: [TaskFailure] {
-    earlierFailures + [failureState.present?.lastFailure].compactMap(\.self)
+    guard let last = failureState.present?.lastFailure else { return earlierFailures }
+    return earlierFailures + [last]
   }
 
   /// Records a failure as the last one.
