@@ -23,6 +23,11 @@ public struct TaskQueueConfiguration: Sendable {
   /// If several limits match a task, all of them apply. <doc:RateLimits> explains how tasks are
   /// counted.
   public var rateLimits: [RateLimit]
+  /// Code that runs around each call that adds tasks, and around each attempt; by default none.
+  ///
+  /// The first one is the outermost. The occurrences of schedules and the tasks of
+  /// ``TaskQueue/insertStatement(for:uniqueKey:options:)`` are added without it.
+  public var middleware: [any TaskMiddleware]
   /// How often in a row a task may be interrupted and still be tried again; by default 5 times.
   ///
   /// An attempt is interrupted if the process ends during the attempt, because the attempt crashes
@@ -106,6 +111,7 @@ public struct TaskQueueConfiguration: Sendable {
     prohibitsBackoff: Bool = false,
     taskDefaults: TaskOptions = TaskOptions(),
     rateLimits: [RateLimit] = [],
+    middleware: [any TaskMiddleware] = [],
     maxInterruptions: RetryLimit = 5,
     maxMemorySize: Int = 1 << 20,
     progressRenewsRetries: Bool = false,
@@ -124,6 +130,7 @@ public struct TaskQueueConfiguration: Sendable {
     self.prohibitsBackoff = prohibitsBackoff
     self.taskDefaults = taskDefaults
     self.rateLimits = rateLimits
+    self.middleware = middleware
     self.maxInterruptions = maxInterruptions
     self.maxMemorySize = maxMemorySize
     self.progressRenewsRetries = progressRenewsRetries

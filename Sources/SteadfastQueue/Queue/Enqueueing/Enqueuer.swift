@@ -12,7 +12,7 @@ final class Enqueuer: QueuePart {
 }
 
 /// The arguments of a call that adds a task.
-struct TaskDraft {
+struct NewTask {
   let name: String
   let payload: StoredPayload
   let uniqueKey: String?
@@ -45,7 +45,7 @@ struct TaskDraft {
   }
 
   /// Returns a draft in which the queue's defaults replace options that are not set.
-  consuming func filled(from defaults: TaskOptions) -> TaskDraft {
+  consuming func filled(from defaults: TaskOptions) -> NewTask {
     options.setMissingOptions(from: defaults)
     return self
   }
@@ -53,7 +53,7 @@ struct TaskDraft {
   /// Returns a draft that also has the metadata of the task whose handler adds the new task.
   ///
   /// If both have a key, the draft's value stays.
-  consuming func inheriting(from record: TaskRecord) -> TaskDraft {
+  consuming func inheriting(from record: TaskRecord) -> NewTask {
     let metadata = record.metadata
     if !metadata.isEmpty { options.addMissingMetadata(metadata) }
     return self
@@ -76,7 +76,7 @@ extension Enqueuer {
   /// Adds a new task.
   ///
   /// This does not call the method for several tasks, whose arrays cost time.
-  func add(_ draft: consuming TaskDraft) async throws -> AdmittedTask {
+  func add(_ draft: consuming NewTask) async throws -> AdmittedTask {
     let draft = draft.filled(from: configuration.taskDefaults)
     for _ in 0..<Self.maxIDAttempts {
       let now = self.now
@@ -91,7 +91,7 @@ extension Enqueuer {
   }
 
   /// Adds new tasks.
-  func add(_ drafts: [TaskDraft]) async throws -> [AdmittedTask] {
+  func add(_ drafts: [NewTask], for core: QueueCore) async throws -> [EnqueuedTask] {
     let drafts = drafts.map { $0.filled(from: configuration.taskDefaults) }
     guard let policy = drafts.first?.policy else { return [] }
     guard drafts.allSatisfy({ $0.policy == policy }) else {
@@ -101,14 +101,14 @@ extension Enqueuer {
           + "in the options of the call"
       )
     }
-    return try await add(policy) { now in
+    return try await add(policy, for: core) { now in
       try drafts.map { try record(of: $0, id: generators.nextID(at: now), now: now) }
     }
   }
 
   /// Makes the record of a new task, once all options are filled in.
   func record(
-    of draft: TaskDraft,
+    of draft: NewTask,
     follower: TaskID? = nil,
     id: TaskID,
     now: Date
@@ -133,12 +133,24 @@ extension Enqueuer {
   /// Adds new tasks; if the store already has a task with one of their IDs, makes them again.
   func add(
     _ policy: UniquePolicy,
+    for core: QueueCore,
     _ make: (Date) throws -> [TaskRecord]
-  ) async throws -> [AdmittedTask] {
+  ) async throws -> [EnqueuedTask] {
     for _ in 0..<Self.maxIDAttempts {
       let now = self.now
       let records = try make(now)
-      if let tasks = try await insert(records, policy, now) {
+      let add = { @Sendable (records: [TaskRecord]) in
+        let tasks = try await self.insert(records, policy, now)
+        return tasks?.map { EnqueuedTask($0, in: core) }
+      }
+      let middleware = configuration.middleware
+      let tasks =
+        if middleware.isEmpty || records.isEmpty {
+          try await add(records)
+        } else {
+          try await EnqueueChain.add(records, to: name, through: middleware, add)
+        }
+      if let tasks {
         if isTimeToYield(after: records) { await Task.yield() }
         return tasks
       }
@@ -437,21 +449,21 @@ extension Enqueuer {
 
 /// Adds tasks to the queue.
 extension QueueCore {
-  func enqueue(_ draft: consuming TaskDraft) async throws -> EnqueuedTask {
-    EnqueuedTask(try await opened.enqueuer.add(draft), in: self)
+  func enqueue(_ draft: consuming NewTask) async throws -> EnqueuedTask {
+    guard configuration.middleware.isEmpty else { return try await enqueue([draft])[0] }
+    return EnqueuedTask(try await opened.enqueuer.add(draft), in: self)
   }
 
-  func enqueue(_ drafts: [TaskDraft]) async throws -> [EnqueuedTask] {
-    try await opened.enqueuer.add(drafts).map { EnqueuedTask($0, in: self) }
+  func enqueue(_ drafts: [NewTask]) async throws -> [EnqueuedTask] {
+    try await opened.enqueuer.add(drafts, for: self)
   }
 
   func enqueue(together body: (inout TaskDrafts) throws -> Void) async throws -> [EnqueuedTask] {
-    let tasks = try await opened.enqueuer.add(.reject) { now in
+    try await opened.enqueuer.add(.reject, for: self) { now in
       var drafts = TaskDrafts(for: enqueuer, at: now)
       try body(&drafts)
       return drafts.records
     }
-    return tasks.map { EnqueuedTask($0, in: self) }
   }
 
   /// Adds a batch of tasks, and a follower, which starts when all of them have ended.
@@ -469,8 +481,8 @@ extension QueueCore {
           + "wait for the batch; use a payload without a unique key"
       )
     }
-    let members = payloads.map { TaskDraft($0, nil, options) }
-    let last = TaskDraft(follower, nil, followerOptions)
+    let members = payloads.map { NewTask($0, nil, options) }
+    let last = NewTask(follower, nil, followerOptions)
     var tasks = try await enqueue { drafts in
       let id = drafts.nextID()
       for member in members { try drafts.add(member, follower: id) }
@@ -487,7 +499,7 @@ extension QueueCore {
     inBatchBefore follower: TaskID,
     inheritingFrom record: TaskRecord
   ) async throws -> [EnqueuedTask] {
-    let members = payloads.map { TaskDraft($0, nil, options).inheriting(from: record) }
+    let members = payloads.map { NewTask($0, nil, options).inheriting(from: record) }
     let defaults = configuration.taskDefaults
     let mayWait = members.contains { member in
       let options = member.options
@@ -508,7 +520,7 @@ extension QueueCore {
   }
 
   /// Returns a SQL statement that adds a task.
-  func insertStatement(_ draft: consuming TaskDraft) throws -> InsertStatement {
+  func insertStatement(_ draft: consuming NewTask) throws -> InsertStatement {
     try checkCanOpen()
     let draft = draft.filled(from: configuration.taskDefaults)
     let now = self.now

@@ -32,7 +32,7 @@ public struct TaskDrafts {
     uniqueKey: String? = nil,
     options: TaskOptions = TaskOptions()
   ) throws -> TaskID {
-    try add(TaskDraft(payload, uniqueKey, options))
+    try add(NewTask(payload, uniqueKey, options))
   }
 
   /// Adds a task with a name and any JSON as its payload.
@@ -54,7 +54,7 @@ public struct TaskDrafts {
     uniqueKey: String? = nil,
     options: TaskOptions = TaskOptions()
   ) throws -> TaskID {
-    try add(TaskDraft(name, try StoredPayload(payload), uniqueKey, options))
+    try add(NewTask(name, try StoredPayload(payload), uniqueKey, options))
   }
 
   /// Generates the ID of a task that is added later.
@@ -62,7 +62,7 @@ public struct TaskDrafts {
 
   @discardableResult
   mutating func add(
-    _ draft: TaskDraft,
+    _ draft: NewTask,
     id: TaskID? = nil,
     follower: TaskID? = nil
   ) throws -> TaskID {

@@ -49,7 +49,7 @@ extension TaskQueue {
       priority: priority,
       onDuplicate: policy
     )
-    return try await core.enqueue(TaskDraft(payload, uniqueKey, chosen, options))
+    return try await core.enqueue(NewTask(payload, uniqueKey, chosen, options))
   }
 
   /// Adds several tasks of one type in one step: all of them or, after an error, none.
@@ -68,7 +68,7 @@ extension TaskQueue {
     options: TaskOptions = TaskOptions(),
     uniqueKey: (Payload) -> String? = { _ in nil }
   ) async throws -> [EnqueuedTask] {
-    try await core.enqueue(payloads.map { TaskDraft($0, uniqueKey($0), options) })
+    try await core.enqueue(payloads.map { NewTask($0, uniqueKey($0), options) })
   }
 
   /// Adds a task with a name and any JSON as its payload, without a payload type.
@@ -92,7 +92,7 @@ extension TaskQueue {
     uniqueKey: String? = nil,
     options: TaskOptions = TaskOptions()
   ) async throws -> EnqueuedTask {
-    try await core.enqueue(TaskDraft(name, try StoredPayload(payload), uniqueKey, options))
+    try await core.enqueue(NewTask(name, try StoredPayload(payload), uniqueKey, options))
   }
 }
 
@@ -195,8 +195,9 @@ extension TaskQueue {
   /// let statement = try queue.insertStatement(for: SendReceipt(order: number))
   /// try connection.execute(statement.text, statement.parameters)
   /// ```
-  /// The statement does what `enqueue` would do with the same arguments. The task is stored when
-  /// you execute the statement and commit the transaction. Then a queue that runs on the database,
+  /// The statement does what `enqueue` would do with the same arguments, but without
+  /// ``TaskMiddleware``. The task is stored when you execute the statement and commit the
+  /// transaction. Then a queue that runs on the database,
   /// in this process or in another one, finds the task. If the store encrypts payloads, the
   /// statement contains the encrypted payload.
   ///
@@ -218,7 +219,7 @@ extension TaskQueue {
     uniqueKey: String? = nil,
     options: TaskOptions = TaskOptions()
   ) throws -> InsertStatement {
-    try core.insertStatement(TaskDraft(payload, uniqueKey, options))
+    try core.insertStatement(NewTask(payload, uniqueKey, options))
   }
 }
 

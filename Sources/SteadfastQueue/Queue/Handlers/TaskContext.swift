@@ -11,6 +11,7 @@ public struct TaskContext: Sendable {
   let memory: WorkerMemory
   // Most tasks have no occurrence. A `nil` box is only one word, and copying it costs nothing.
   private var occurrenceBox: OccurrenceBox?
+  private var startDate = Date.distantPast
 
   init(
     _ task: ClaimedTask,
@@ -48,6 +49,10 @@ public struct TaskContext: Sendable {
   public var createdDate: Date { record.createdDate }
   /// The earliest date at which this attempt could start.
   public var availableDate: Date { record.availableDate }
+  /// How long the task has waited since ``availableDate``, when the attempt started.
+  public var waited: Duration { startDate.duration(since: record.availableDate) }
+  /// The name of the queue that performs the task.
+  public var queueName: String { queue.name }
   /// Whether a retry waits for the queue's backoff, or is due at once.
   public var usesBackoff: Bool { record.usesBackoff }
   /// The text of the last error; `nil` if no attempt has failed.
@@ -73,6 +78,8 @@ public struct TaskContext: Sendable {
 
   /// The date of the schedule for which a recurring task is performed; `nil` for other tasks.
   public var occurrence: TaskOccurrence? { occurrenceBox?.occurrence }
+
+  mutating func setStart(_ date: Date) { startDate = date }
 
   mutating func setOccurrence(_ occurrence: TaskOccurrence) {
     occurrenceBox = OccurrenceBox(occurrence)
@@ -160,7 +167,7 @@ extension TaskContext {
       onDuplicate: policy
     )
     return try await queue.enqueue(
-      TaskDraft(payload, uniqueKey, chosen, options).inheriting(from: record)
+      NewTask(payload, uniqueKey, chosen, options).inheriting(from: record)
     )
   }
 
@@ -184,7 +191,7 @@ extension TaskContext {
   ) async throws -> [EnqueuedTask] {
     try checkIsNotSuspended()
     return try await queue.enqueue(
-      payloads.map { TaskDraft($0, uniqueKey($0), options).inheriting(from: record) }
+      payloads.map { NewTask($0, uniqueKey($0), options).inheriting(from: record) }
     )
   }
 
@@ -208,7 +215,7 @@ extension TaskContext {
   ) async throws -> EnqueuedTask {
     try checkIsNotSuspended()
     return try await queue.enqueue(
-      TaskDraft(name, try StoredPayload(payload), uniqueKey, options).inheriting(from: record)
+      NewTask(name, try StoredPayload(payload), uniqueKey, options).inheriting(from: record)
     )
   }
 }

@@ -299,6 +299,9 @@ struct AttemptMemory: Sendable {
   /// Marks a name as not used: nothing was stored under it.
   mutating func markUnused(_ name: String) { used.remove(ExactText(name)) }
 
+  /// Marks all names as not used, because the handler is called again in the same attempt.
+  mutating func reuseNames() { used = [] }
+
   /// Records that a value was stored under a name.
   mutating func recordStored(_ value: [UInt8], under name: String) {
     // While a checkpoint was being stored, the handler may have saved a later one.

@@ -39,18 +39,19 @@ extension QueueCore {
       )
       return await settleWithoutAttempt(task, worker, change)
     }
+    context.setStart(begin)
     if let failure = judge.failurePreventingAttempt(of: record, now: begin) {
       let (command, isCutShort) = dispatch.endAttempt(of: worker)
       let verdict = command.map { Verdict.carryOut($0) } ?? .abandon(failure)
       await settle(task, verdict, nil, handler, context, worker, nil)
       return isCutShort
     }
-    let waited = begin.duration(since: record.availableDate)
+    let waited = context.waited
     observers.reportStart(of: record, afterWaiting: waited)
     let start = time.stopwatch()
     let end = await callHandler(handler, record, context)
     let timing = TaskTiming(waited: waited, ran: time.stopwatch() - start)
-    observers.recordRunTime(timing.ran)
+    observers.recordRunTime(timing.ran, of: record.name)
     upkeep.recordRunTime(timing.ran, of: record.name)
     if rateLimiting != nil { await claimer.pauseLimits(of: record, after: end) }
     let usedMemory = memory.isInUse
@@ -139,8 +140,23 @@ extension QueueCore {
     return AttemptJudge.Moment(now: now, cutoff: cutoff, ran: ran)
   }
 
-  /// Calls the handler, within the task's time limit if it has one.
+  /// Calls the handler, through the middleware.
   private func callHandler(
+    _ handler: AnyHandler,
+    _ record: TaskRecord,
+    _ context: TaskContext
+  ) async -> AttemptEnd {
+    let middleware = configuration.middleware
+    guard !middleware.isEmpty else {
+      return await callHandlerWithinLimit(handler, record, context)
+    }
+    return await AttemptChain.perform(context, through: middleware) {
+      await self.callHandlerWithinLimit(handler, record, context)
+    }
+  }
+
+  /// Calls the handler, within the task's time limit if it has one.
+  private func callHandlerWithinLimit(
     _ handler: AnyHandler,
     _ record: TaskRecord,
     _ context: TaskContext

@@ -30,7 +30,7 @@ extension Schedules {
     try Self.check(schedule: name)
     try missed.check()
     try TaskQueueError.check(delay: spread, "spread")
-    let task = try template(TaskDraft(payload, nil, options), calledWith: options)
+    let task = try template(NewTask(payload, nil, options), calledWith: options)
     let definition = StoredSchedule.Definition(
       rule,
       missed,
@@ -472,7 +472,7 @@ extension Schedules {
   ///   for unique keys are refused only in `options`. If the payload or the queue sets them, they
   ///   are ignored, because they may be meant for other tasks.
   private func template(
-    _ draft: TaskDraft,
+    _ draft: NewTask,
     calledWith options: TaskOptions
   ) throws -> TaskTemplate {
     try options.checkForSchedule()

@@ -118,8 +118,8 @@ import Foundation
     let batch = try await queue.enqueue { tasks in
       let payload = try StoredPayload(JSONValue.null)
       let follower = tasks.nextID()
-      try tasks.add(TaskDraft("parent", payload, nil, options), follower: follower)
-      try tasks.add(TaskDraft("follower", payload, nil, TaskOptions()), id: follower)
+      try tasks.add(NewTask("parent", payload, nil, options), follower: follower)
+      try tasks.add(NewTask("follower", payload, nil, TaskOptions()), id: follower)
     }
     let known = Set(batch.map(\.id))
     #expect(try await queue.runAvailable() == 1)
