@@ -104,25 +104,10 @@ func perform(
 ///
 /// Returns 0 if nothing is left, and 75 if something is.
 func run(_ queue: TaskQueue) async throws -> Int32 {
-  // Ctrl-C lets running copies end, for at most five seconds.
-  signal(SIGINT, SIG_IGN)
-  let source = DispatchSource.makeSignalSource(
-    signal: SIGINT,
-    queue: .global()
-  )
-  source.setEventHandler { @Sendable in
-    queue.beginShutDown(within: .seconds(5))
-  }
-  source.activate()
-  defer { source.cancel() }
-
   let events = queue.events
   async let reported: Void = report(events)
-  do {
-    try await queue.runAvailable()
-  } catch let error as TaskQueueError where error.code == .shutDown {
-    // The signal came first.
-  }
+  // Ctrl-C lets running copies end, for at most five seconds.
+  try await queue.runAvailable(stoppingOn: .sigint, within: .seconds(5))
   // The events end here. A reader that is cancelled misses the last ones.
   await queue.shutDown()
   await reported

@@ -64,30 +64,17 @@ struct WebhookServer: Sendable {
     // done.
     defer { requests.cancel() }
 
-    let signals = [SIGINT, SIGTERM].map { number in
-      signal(number, SIG_IGN)
-      let source = DispatchSource.makeSignalSource(
-        signal: number,
-        queue: .global()
-      )
-      source.setEventHandler { @Sendable in
-        // No further request is taken, and no further attempt begins.
-        requests.cancel()
-        queue.beginShutDown(within: gracePeriod)
-      }
-      source.activate()
-      return source
-    }
-    defer { for source in signals { source.cancel() } }
-
     // The events end when the queue has shut down.
     let events = queue.events
     async let logged: Void = log(events)
-    do {
-      // It ends after a signal, or throws when its disk fails.
-      try await queue.run()
-    } catch let error as TaskQueueError where error.code == .shutDown {
-      // The signal came first.
+    // It ends after a signal, or throws when its disk fails.
+    try await queue.run(
+      stoppingOn: .sigterm,
+      .sigint,
+      within: gracePeriod
+    ) {
+      // No further request is taken, and no further attempt begins.
+      requests.cancel()
     }
     await logged
     do { try await requests.value } catch is CancellationError {}

@@ -101,11 +101,18 @@ for group in failures.groups {
 }
 // snippet.end
 
+// snippet.health
+let health = queue.health
+print(health.isReady ? "ready" : "not ready", health.phase)
+print(health.isAlive ? "alive" : "restart this process")
+// snippet.end
+
 // snippet.statistics
 let statistics = try await queue.statistics
 print(statistics.counts[.waiting] ?? 0, "wait")
 print(statistics.attempts, "attempts,", statistics.succeeded, "succeeded")
-let times = statistics.runTime
-print(times.mean, "on average,", times.longest, "at most")
-print(statistics)
+for (name, tasks) in statistics.byName {
+  print(name, "took", tasks.runTime.percentile(0.5), "in the middle,")
+  print("and", tasks.runTime.longest, "at most")
+}
 // snippet.end

@@ -17,6 +17,9 @@ struct WorkMachine: Sendable {
   var destruction = Destruction.none
   private(set) var attemptCount = 0
   private(set) var failure: TaskQueueError?
+  /// Why the last run has ended, or could not begin; `nil` if it has not failed, or since a new one
+  /// has opened the store.
+  var lastFailure: (any Error)?
   private(set) var wasCancelled = false
 
   private var lastCutoff = Date.distantPast
@@ -108,6 +111,7 @@ struct WorkMachine: Sendable {
 
   /// Ends the run, when all its workers have ended.
   mutating func end() {
+    lastFailure = failure
     // While the queue is paused, no claim is needed to know that it is idle.
     if isPaused { claims.skip() }
     mode = nil

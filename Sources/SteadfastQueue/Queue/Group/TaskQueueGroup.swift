@@ -295,6 +295,30 @@ extension TaskQueueGroup {
     }
   }
 
+  /// Performs the tasks of all queues until the process gets a signal, and then lets the attempts
+  /// under way end.
+  ///
+  /// At the signal, the group is shut down (``beginShutDown(within:)``), as a queue is by
+  /// ``TaskQueue/run(stoppingOn:_:within:onSignal:)``.
+  ///
+  /// - Parameters:
+  ///   - signal: a signal.
+  ///   - others: further signals.
+  ///   - limit: how long attempts may continue after a signal.
+  ///   - onSignal: called at each signal, for example to accept no more requests.
+  /// - Throws: the same errors as ``run()``, except that the group was shut down.
+  public func run(
+    stoppingOn signal: UnixSignal,
+    _ others: UnixSignal...,
+    within limit: Duration,
+    onSignal: @escaping @Sendable () -> Void = {}
+  ) async throws {
+    try await UnixSignal.watch([signal] + others, during: run) {
+      onSignal()
+      self.beginShutDown(within: limit)
+    }
+  }
+
   private func beginRun(
     _ continuation: AsyncStream<TaskQueue>.Continuation
   ) throws(TaskQueueError) {
@@ -393,8 +417,7 @@ extension TaskQueueGroup {
   /// A task may be abandoned without an attempt, so both are counted.
   private var workCount: Int {
     queues.reduce(0) { count, queue in
-      let statistics = queue.core.observers.statistics.withLock { $0.statistics }
-      return count + statistics.attempts + statistics.abandoned
+      count + queue.core.observers.statistics.withLock { $0.workCount }
     }
   }
 

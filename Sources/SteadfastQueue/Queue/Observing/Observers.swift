@@ -45,11 +45,13 @@ final class Observers: Sendable {
   // MARK: Attempts
 
   func reportStart(of record: TaskRecord, afterWaiting waiting: Duration) {
-    statistics.withLock { $0.countAttempt(afterWaiting: waiting) }
+    statistics.withLock { $0.countAttempt(of: record.name, afterWaiting: waiting) }
     events.post(.started(record))
   }
 
-  func recordRunTime(_ time: Duration) { statistics.withLock { $0.addRunTime(time) } }
+  func recordRunTime(_ time: Duration, of name: String) {
+    statistics.withLock { $0.addRunTime(time, of: name) }
+  }
 
   func reportProgress(_ fraction: Double, of record: TaskRecord) {
     outcomes.reportProgress(fraction, of: record.id)
@@ -80,7 +82,9 @@ final class Observers: Sendable {
   /// Reports stored settlements.
   func report(_ settlements: some Collection<Settlement>) {
     statistics.withLock { tally in
-      for settlement in settlements { tally.count(settlement.change) }
+      for settlement in settlements {
+        tally.count(settlement.change, of: settlement.record.name)
+      }
     }
     for settlement in settlements { report(settlement) }
   }

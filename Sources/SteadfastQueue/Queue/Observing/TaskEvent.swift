@@ -155,7 +155,7 @@ public struct TaskTiming: Sendable, Hashable {
   /// The time from the task's available date until the attempt began, measured by the clock's
   /// dates.
   public let waited: Duration
-  /// The time that the handler took, measured by the clock's instants.
+  /// The time that the handler and ``TaskMiddleware`` took, measured by the clock's instants.
   public let ran: Duration
 
   static let zero = TaskTiming(waited: .zero, ran: .zero)

@@ -53,6 +53,20 @@ extension TaskQueue {
     )
   }
 
+  /// The number of tasks in the queue's store, and what the queue has done since it was made.
+  ///
+  /// - Throws: any error of the store.
+  public nonisolated var statistics: QueueStatistics {
+    get async throws {
+      try await core.opened.statistics
+    }
+  }
+
+  /// How the queue is now.
+  ///
+  /// This does not call the store, and never waits.
+  public nonisolated var health: QueueHealth { core.health }
+
   /// Returns the number of the queue's tasks, by name and state.
   ///
   /// To count the tasks of all queues in a store, call ``TaskQueueGroup/census(maxAge:)``.
@@ -291,116 +305,4 @@ extension Persistence {
 extension TaskID {
   /// The greatest possible ID.
   fileprivate static var last: TaskID { TaskID(high: .max, low: .max) }
-}
-
-/// The number of tasks in a queue's store, and what the queue has done since it was made.
-///
-/// What the queue has done is not stored: each ``TaskQueue`` counts from zero.
-public struct QueueStatistics: Sendable, Hashable {
-  /// The number of tasks in the store, by state; a state without tasks is not listed.
-  public internal(set) var counts: [TaskState: Int] = [:]
-  /// When the queue was made.
-  public internal(set) var since: Date
-  /// How many attempts have begun.
-  public internal(set) var attempts = 0
-  /// How many attempts have ended in success.
-  public internal(set) var succeeded = 0
-  /// How many attempts have failed and are retried.
-  public internal(set) var failed = 0
-  /// How many tasks were abandoned.
-  public internal(set) var abandoned = 0
-  /// How many attempts ended in a snooze.
-  public internal(set) var snoozed = 0
-  /// How often a rate limit was used up or paused.
-  ///
-  /// This is counted when the queue looks for tasks, and only once for each date at which tasks may
-  /// start again.
-  public internal(set) var rateLimited = 0
-  /// How many calls to the store were repeated after a transient error.
-  public internal(set) var storeRetries = 0
-  /// How long available tasks waited until an attempt began.
-  public internal(set) var waitTime = Times()
-  /// How long handlers ran.
-  public internal(set) var runTime = Times()
-  /// How many tasks have succeeded per second, on average since the queue was made.
-  public internal(set) var throughput = 0.0
-
-  /// The number, the sum, the maximum and the mean of durations.
-  public struct Times: Sendable, Hashable {
-    /// The number of durations.
-    public private(set) var count = 0
-    /// The sum of the durations.
-    public private(set) var total = Duration.zero
-    /// The longest duration.
-    public private(set) var longest = Duration.zero
-
-    /// The mean of the durations; zero if there are none.
-    public var mean: Duration { count == 0 ? .zero : total / count }
-
-    mutating func add(_ time: Duration) {
-      count += 1
-      total += time
-      longest = max(longest, time)
-    }
-  }
-
-  /// The counts that the queue updates while it works.
-  struct Tally: Sendable {
-    private(set) var statistics: QueueStatistics
-
-    init(since date: Date) { statistics = QueueStatistics(since: date) }
-
-    mutating func countAttempt(afterWaiting waiting: Duration) {
-      statistics.attempts += 1
-      statistics.waitTime.add(waiting)
-    }
-
-    mutating func addRunTime(_ time: Duration) { statistics.runTime.add(time) }
-
-    mutating func count(_ change: TaskChange) {
-      switch change {
-      case .end(_, let end) where end.state == .succeeded: statistics.succeeded += 1
-      case .end(_, let end) where end.state == .abandoned: statistics.abandoned += 1
-      case .move(_, let move) where move.kind == .retry:
-        if move.failure != nil { statistics.failed += 1 } else { statistics.snoozed += 1 }
-      default: break
-      }
-    }
-  }
-}
-
-extension TaskQueue {
-  /// The number of tasks in the queue's store, and what the queue has done since it was made.
-  ///
-  /// - Throws: any error of the store.
-  public nonisolated var statistics: QueueStatistics {
-    get async throws {
-      try await core.opened.statistics
-    }
-  }
-}
-
-extension QueueStatistics: CustomStringConvertible {
-  /// The numbers in one line, such as `2 waiting, 1 running; 10 attempts: 8 succeeded, …`.
-  public var description: String {
-    let states = TaskState.allCases.compactMap { state in
-      counts[state].map { "\($0) \(state)" }
-    }
-    let held = states.isEmpty ? "no tasks" : states.joined(separator: ", ")
-    return "\(held); \(attempts) attempts: \(succeeded) succeeded, \(failed) failed, "
-      + "\(abandoned) abandoned, \(snoozed) snoozed; waited \(waitTime), ran \(runTime)"
-  }
-}
-
-extension QueueStatistics.Times: CustomStringConvertible {
-  /// The mean and the longest duration, in seconds or milliseconds.
-  public var description: String {
-    "\(Self.text(mean)) on average, \(Self.text(longest)) at most"
-  }
-
-  private static func text(_ time: Duration) -> String {
-    let seconds = time / .seconds(1)
-    guard seconds < 1 else { return "\((seconds * 1e3).rounded() / 1e3) s" }
-    return "\((seconds * 1e6).rounded() / 1e3) ms"
-  }
 }

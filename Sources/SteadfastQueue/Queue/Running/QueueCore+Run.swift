@@ -24,7 +24,13 @@ extension QueueCore {
     // A run with a budget has already opened the store, within that budget.
     if budget == nil {
       try checkCanRun()
-      try await openStoreUnlessShutDown { try await store.open() }
+      dispatch.machine.withLock { $0.lastFailure = nil }
+      do {
+        try await openStoreUnlessShutDown { try await store.open() }
+      } catch {
+        if !(error is CancellationError) { dispatch.machine.withLock { $0.lastFailure = error } }
+        throw error
+      }
     }
     let use = store.useIfKnown
     let claimBatch = budget == nil ? claimer.claimBatch : 0

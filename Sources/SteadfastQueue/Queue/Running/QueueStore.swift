@@ -96,9 +96,10 @@ extension QueueStore {
     after error: any Error,
     _ retries: inout StoreRetryPolicy.Retries
   ) async throws {
-    guard let retryPolicy = retryingStore?.retryPolicy,
-      await retryPolicy.waitToRetry(after: error, &retries, .other)
-    else { throw error }
+    guard let retryPolicy = retryingStore?.retryPolicy else { throw error }
+    // The next try may fail for another reason: another process may have locked a task.
+    defer { retryPolicy.giveUp(&retries) }
+    guard await retryPolicy.waitToRetry(after: error, &retries, .other) else { throw error }
   }
 
   /// Performs the body, whose calls of the store are not retried once the run is about to end.

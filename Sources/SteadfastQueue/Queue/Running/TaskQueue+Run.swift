@@ -33,6 +33,64 @@ extension TaskQueue {
   }
 }
 
+/// Runs that a signal ends.
+extension TaskQueue {
+  /// Performs tasks until the process gets a signal, and then lets the attempts under way end.
+  ///
+  /// At the signal, the queue is shut down (``beginShutDown(within:)``): no further attempt begins,
+  /// and when the limit has passed, the attempts under way are cancelled, and no retry is counted.
+  /// A further signal changes nothing. During the call, the signals have no other effect.
+  ///
+  /// If the queue was shut down before, the call returns at once. If the call is cancelled, the
+  /// attempts are cancelled at once, as with ``run()``.
+  ///
+  /// When the call has ended, the signals have the same effect as before. Don't begin to handle one
+  /// of them in another way during the call, because the end of the call would undo this.
+  ///
+  /// - Parameters:
+  ///   - signal: a signal.
+  ///   - others: further signals.
+  ///   - limit: how long attempts may continue after a signal.
+  ///   - onSignal: called at each signal, for example to accept no more requests.
+  /// - Throws: the same errors as ``run()``, except that the queue was shut down.
+  public nonisolated func run(
+    stoppingOn signal: UnixSignal,
+    _ others: UnixSignal...,
+    within limit: Duration,
+    onSignal: @escaping @Sendable () -> Void = {}
+  ) async throws {
+    try await UnixSignal.watch([signal] + others, during: run) {
+      onSignal()
+      self.beginShutDown(within: limit)
+    }
+  }
+
+  /// Performs the tasks that are available at the time of the call, until they are done or the
+  /// process gets a signal.
+  ///
+  /// At the signal, the queue is shut down as by ``run(stoppingOn:_:within:onSignal:)``.
+  ///
+  /// - Parameters:
+  ///   - signal: a signal.
+  ///   - others: further signals.
+  ///   - limit: how long attempts may continue after a signal.
+  ///   - onSignal: called at each signal, for example to accept no more requests.
+  /// - Returns: the number of attempts; 0 if the queue is paused, or was shut down before.
+  /// - Throws: the same errors as ``runAvailable()``, except that the queue was shut down.
+  @discardableResult
+  public nonisolated func runAvailable(
+    stoppingOn signal: UnixSignal,
+    _ others: UnixSignal...,
+    within limit: Duration,
+    onSignal: @escaping @Sendable () -> Void = {}
+  ) async throws -> Int {
+    try await UnixSignal.watch([signal] + others, during: runAvailable) {
+      onSignal()
+      self.beginShutDown(within: limit)
+    } ?? 0
+  }
+}
+
 extension TaskQueue {
   /// Pauses the queue: no further attempt begins, and attempts under way continue.
   ///

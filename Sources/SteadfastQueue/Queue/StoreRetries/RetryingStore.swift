@@ -73,10 +73,13 @@ final class RetryingStore: StoreWrapper {
     while true {
       do {
         let value = try await call()
-        if retries.count > 0 { retryPolicy.recordAnswer() }
+        if retries.count > 0 { retryPolicy.recordAnswer(&retries) }
         return value
       } catch {
-        guard await retryPolicy.waitToRetry(after: error, &retries, kind) else { throw error }
+        guard await retryPolicy.waitToRetry(after: error, &retries, kind) else {
+          retryPolicy.giveUp(&retries)
+          throw error
+        }
       }
     }
   }
@@ -131,6 +134,8 @@ final class StoreRetryPolicy: Sendable {
     var count = 0
     /// When the first try failed; `nil` if it has not failed.
     fileprivate var start: Duration?
+    /// Whether the call counts as one that waits for the store.
+    fileprivate var isCounted = false
   }
 
   /// A time during which no call that was retried has succeeded.
@@ -147,6 +152,8 @@ final class StoreRetryPolicy: Sendable {
     var isRunCancelled = false
     var retryCount = 0
     var outage: Outage?
+    /// How many calls have failed and are retried.
+    var waitingCalls = 0
     var generator: SplitMix64
   }
 
@@ -192,6 +199,12 @@ final class StoreRetryPolicy: Sendable {
 
   var retryCount: Int { state.withLock { $0.retryCount } }
 
+  /// Since when a call has been waiting for the store; `nil` if none waits.
+  var waitingSince: Date? {
+    guard let outage = state.withLock({ $0.waitingCalls > 0 ? $0.outage : nil }) else { return nil }
+    return time.clock.date - (time.stopwatch() - outage.start) / .seconds(1)
+  }
+
   func beginRun() { state.withLock { $0.isRunCancelled = false } }
 
   /// Records that the run was cancelled, and ends the waits of its attempts.
@@ -233,7 +246,7 @@ final class StoreRetryPolicy: Sendable {
     events.post(
       .storeUnavailable(reason: reason, retryDate: time.clock.date.storableDate(after: delay))
     )
-    let silence = recordFailure(at: now)
+    let silence = recordFailure(at: now, &retries)
     await availability.markUnavailable { [delay] in
       await withTaskGroup { group in
         group.addTask {
@@ -254,11 +267,13 @@ final class StoreRetryPolicy: Sendable {
     return true
   }
 
-  /// Records that a call has failed.
+  /// Records that a call has failed, and is retried.
   ///
   /// - Returns: How long to wait before the outage is reported.
-  private func recordFailure(at now: Duration) -> Duration {
-    state.withLock { state in
+  private func recordFailure(at now: Duration, _ retries: inout Retries) -> Duration {
+    defer { retries.isCounted = true }
+    return state.withLock { state in
+      if !retries.isCounted { state.waitingCalls += 1 }
       // After a long time without a call, this is another outage.
       var outage = state.outage ?? Outage(start: now, end: now)
       if now - outage.end > .seconds(60) { outage = Outage(start: now, end: now) }
@@ -281,8 +296,15 @@ final class StoreRetryPolicy: Sendable {
     )
   }
 
+  /// Records that a call that has failed is no longer retried.
+  func giveUp(_ retries: inout Retries) {
+    if retries.isCounted { state.withLock { $0.waitingCalls -= 1 } }
+    retries.isCounted = false
+  }
+
   /// Records that a call has succeeded that had failed before.
-  func recordAnswer() {
+  func recordAnswer(_ retries: inout Retries) {
+    giveUp(&retries)
     let wasReported = state.withLock { state in
       defer { state.outage = nil }
       return state.outage?.isReported == true
