@@ -1,12 +1,13 @@
-//! A queue in a service group of Swift Service Lifecycle. It is compiled in a package that has it.
+// A queue in a service group of Swift Service Lifecycle. Copy this file: it is yours.
 
-#if canImport(ServiceLifecycle)
+// snippet.file
 import ServiceLifecycle
 import SteadfastQueue
 
-// snippet.service
+/// Performs tasks until the service group shuts down.
 struct QueueService: Service {
   let queue: TaskQueue
+  /// How long attempts may continue when the group shuts down.
   let gracePeriod: Duration
 
   func run() async throws {
@@ -14,7 +15,7 @@ struct QueueService: Service {
       do {
         try await queue.run()
       } catch let error as TaskQueueError where error.code == .shutDown {
-        // The signal came first.
+        // The group was shut down before the queue ran.
       }
     } onGracefulShutdown: {
       queue.beginShutDown(within: gracePeriod)
@@ -22,6 +23,3 @@ struct QueueService: Service {
   }
 }
 // snippet.end
-#else
-print("build it in a package with Swift Service Lifecycle")
-#endif
