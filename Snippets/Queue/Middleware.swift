@@ -34,8 +34,8 @@ struct LoggingMiddleware: TaskMiddleware {
       let ran = start.duration(to: .now)
       print("\(context.name) waited \(context.waited) and ran \(ran)")
     } catch {
-      // Not each error is a failure: TaskSuspended, for example, is none.
-      print("\(context.name) has thrown: \(error)")
+      // Not every error is a failure: TaskSuspended, for one, isn't.
+      print("\(context.name) threw: \(error)")
       throw error
     }
   }

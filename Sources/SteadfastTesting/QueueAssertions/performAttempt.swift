@@ -213,8 +213,13 @@ struct AttemptedTask<Payload: TaskPayload> {
     let task = try record(at: clock.date)
     _ = try await store.apply([.insert(task, onDuplicate: .keep)], durability: .durable)
     try await store.setMemory(of: task, to: memory)
+    var configuration = configuration
+    let ending = EndingMiddleware()
+    configuration.middleware.insert(ending, at: 0)
     let queue = TaskQueue(persistence: store, configuration: configuration, clock: clock)
-    let standIn = StandIn(handler: handler, payload: payload, queue: queue)
+    ending.queue.withLock { $0 = queue }
+    defer { ending.queue.withLock { $0 = nil } }
+    let standIn = StandIn(handler: handler, payload: payload)
     await queue.register(handler: standIn)
     let events = queue.events
     try await queue.run()
@@ -257,6 +262,18 @@ struct ClosureHandler<Payload: TaskPayload, Output: Sendable>: TaskHandler {
   }
 }
 
+/// Shuts the queue down when the attempt begins, even if other middleware doesn't call the handler.
+///
+/// The queue must not start another attempt, even if a retry is due at once.
+private final class EndingMiddleware: TaskMiddleware {
+  let queue = Mutex<TaskQueue?>(nil)
+
+  func perform(_ context: TaskContext, next: AttemptChain) async throws {
+    queue.withLock(\.self)?.beginShutDown()
+    try await next()
+  }
+}
+
 /// A handler that ignores the stored payload, and calls another handler with `payload` instead.
 private struct StandIn<Handler: TaskHandler>: TaskHandler {
   /// The payload in the store, which has no properties and so can always be decoded.
@@ -275,12 +292,9 @@ private struct StandIn<Handler: TaskHandler>: TaskHandler {
 
   let handler: Handler
   let payload: Handler.Payload
-  let queue: TaskQueue
   let thrown = Thrown()
 
   func perform(_: Payload, in context: TaskContext) async throws -> Handler.Output {
-    // The queue must not start another attempt, even if a retry is due at once.
-    queue.beginShutDown()
     do {
       return try await handler.perform(payload, in: context)
     } catch {

@@ -20,6 +20,20 @@ import Testing
     #expect(trace.entries == ["hi, Letter, retry 0"])
   }
 
+  @Test func `middleware runs around the attempt, and may not call the handler`() async throws {
+    struct Refusing: TaskMiddleware {
+      func perform(_ context: TaskContext, next: AttemptChain) async throws { throw Offline() }
+    }
+    let attempt = try await performAttempt(
+      Letter("hi"),
+      configuration: TaskQueueConfiguration(
+        backoff: .constant(.seconds(10)),
+        middleware: [Refusing()]
+      )
+    ) { _, _ in Issue.record("the handler was called") }
+    #expect(attempt.ending == .failed(retryDate: time.clock.date + 10))
+  }
+
   @Test func `an attempt whose handler throws is retried after the backoff`() async throws {
     let attempt = try await performAttempt(Letter("hi"), configuration: exact) { _, _ in
       try await time.clock.sleep(for: .seconds(5))

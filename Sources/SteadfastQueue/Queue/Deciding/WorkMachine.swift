@@ -17,8 +17,8 @@ struct WorkMachine: Sendable {
   var destruction = Destruction.none
   private(set) var attemptCount = 0
   private(set) var failure: TaskQueueError?
-  /// Why the last run has ended, or could not begin; `nil` if it has not failed, or since a new one
-  /// has opened the store.
+  /// The error with which the last run ended or failed to open the store; `nil` if there is none,
+  /// or if a new run has begun since.
   var lastFailure: (any Error)?
   private(set) var wasCancelled = false
 

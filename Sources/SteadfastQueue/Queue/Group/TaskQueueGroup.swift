@@ -305,7 +305,8 @@ extension TaskQueueGroup {
   ///   - signal: a signal.
   ///   - others: further signals.
   ///   - limit: how long attempts may continue after a signal.
-  ///   - onSignal: called at each signal, for example to accept no more requests.
+  ///   - onSignal: called at each signal, for example to accept no more requests. It must not
+  ///     block.
   /// - Throws: the same errors as ``run()``, except that the group was shut down.
   public func run(
     stoppingOn signal: UnixSignal,
@@ -314,8 +315,8 @@ extension TaskQueueGroup {
     onSignal: @escaping @Sendable () -> Void = {}
   ) async throws {
     try await UnixSignal.watch([signal] + others, during: run) {
-      onSignal()
       self.beginShutDown(within: limit)
+      onSignal()
     }
   }
 

@@ -22,8 +22,8 @@ public struct QueueHealth: Sendable {
 
   /// What the queue does.
   public let phase: Phase
-  /// Why the last run has ended, or could not open the store; `nil` if it has not failed, or if a
-  /// new one has begun since.
+  /// The error with which the last run ended or failed to open the store; `nil` if there is none,
+  /// or if a new run has begun since.
   public let failure: (any Error)?
   /// Since when calls have failed because the store is unavailable, and are retried; `nil` if there
   /// are none.
@@ -40,7 +40,7 @@ public struct QueueHealth: Sendable {
     }
   }
 
-  /// Whether the queue needs no new process: its last run has not failed.
+  /// Whether the process can keep running: the queue's last run has not failed.
   ///
   /// A queue that waits for its store is alive, because a new process would wait, too.
   public var isAlive: Bool { failure == nil }

@@ -24,13 +24,7 @@ extension QueueCore {
     // A run with a budget has already opened the store, within that budget.
     if budget == nil {
       try checkCanRun()
-      dispatch.machine.withLock { $0.lastFailure = nil }
-      do {
-        try await openStoreUnlessShutDown { try await store.open() }
-      } catch {
-        if !(error is CancellationError) { dispatch.machine.withLock { $0.lastFailure = error } }
-        throw error
-      }
+      try await openStoreUnlessShutDown { try await store.open() }
     }
     let use = store.useIfKnown
     let claimBatch = budget == nil ? claimer.claimBatch : 0
@@ -95,11 +89,13 @@ extension QueueCore {
   func openStoreUnlessShutDown<Result>(
     _ body: () async throws -> Result?
   ) async throws -> Result? {
+    dispatch.machine.withLock { $0.lastFailure = nil }
     do {
       return try await body()
     } catch {
       if dispatch.machine.withLock({ $0.isShutDown }) { return nil }
       if error.isTransientFailure { try Task.checkCancellation() }
+      if !(error is CancellationError) { dispatch.machine.withLock { $0.lastFailure = error } }
       throw error
     }
   }

@@ -51,7 +51,8 @@ extension TaskQueue {
   ///   - signal: a signal.
   ///   - others: further signals.
   ///   - limit: how long attempts may continue after a signal.
-  ///   - onSignal: called at each signal, for example to accept no more requests.
+  ///   - onSignal: called at each signal, for example to accept no more requests. It must not
+  ///     block.
   /// - Throws: the same errors as ``run()``, except that the queue was shut down.
   public nonisolated func run(
     stoppingOn signal: UnixSignal,
@@ -60,21 +61,24 @@ extension TaskQueue {
     onSignal: @escaping @Sendable () -> Void = {}
   ) async throws {
     try await UnixSignal.watch([signal] + others, during: run) {
-      onSignal()
       self.beginShutDown(within: limit)
+      onSignal()
     }
   }
 
   /// Performs the tasks that are available at the time of the call, until they are done or the
   /// process gets a signal.
   ///
-  /// At the signal, the queue is shut down as by ``run(stoppingOn:_:within:onSignal:)``.
+  /// At the signal, the queue is shut down, as by ``run(stoppingOn:_:within:onSignal:)``. Then
+  /// later calls return at once. To end a loop of calls, check whether the phase of ``health`` is
+  /// ``QueueHealth/Phase/ended``.
   ///
   /// - Parameters:
   ///   - signal: a signal.
   ///   - others: further signals.
   ///   - limit: how long attempts may continue after a signal.
-  ///   - onSignal: called at each signal, for example to accept no more requests.
+  ///   - onSignal: called at each signal, for example to accept no more requests. It must not
+  ///     block.
   /// - Returns: the number of attempts; 0 if the queue is paused, or was shut down before.
   /// - Throws: the same errors as ``runAvailable()``, except that the queue was shut down.
   @discardableResult
@@ -85,8 +89,8 @@ extension TaskQueue {
     onSignal: @escaping @Sendable () -> Void = {}
   ) async throws -> Int {
     try await UnixSignal.watch([signal] + others, during: runAvailable) {
-      onSignal()
       self.beginShutDown(within: limit)
+      onSignal()
     } ?? 0
   }
 }

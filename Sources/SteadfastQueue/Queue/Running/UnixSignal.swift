@@ -98,15 +98,20 @@ extension UnixSignal {
       // If thousands of signals come at once, the last ones are dropped.
       _ = fcntl(ends[1], F_SETFL, O_NONBLOCK)
       let reader = ends[0]
-      try SystemThread.start {
-        var number = 0 as UInt8
-        while true {
-          if unsafe read(reader, &number, 1) == 1 {
-            for body in watches.withLock({ $0.bodies(of: number) }) { body() }
-          } else if errno != EINTR {
-            return
+      do {
+        try SystemThread.start {
+          var number = 0 as UInt8
+          while true {
+            if unsafe read(reader, &number, 1) == 1 {
+              for body in watches.withLock({ $0.bodies(of: number) }) { body() }
+            } else if errno != EINTR {
+              return
+            }
           }
         }
+      } catch {
+        for end in ends { _ = close(end) }
+        throw error
       }
       signalPipe.store(ends[1], ordering: .relaxed)
     }

@@ -154,6 +154,8 @@ final class StoreRetryPolicy: Sendable {
     var outage: Outage?
     /// How many calls have failed and are retried.
     var waitingCalls = 0
+    /// When the first of these calls failed, and no other one was being retried.
+    var awaySince = Duration.zero
     var generator: SplitMix64
   }
 
@@ -201,8 +203,8 @@ final class StoreRetryPolicy: Sendable {
 
   /// Since when a call has been waiting for the store; `nil` if none waits.
   var waitingSince: Date? {
-    guard let outage = state.withLock({ $0.waitingCalls > 0 ? $0.outage : nil }) else { return nil }
-    return time.clock.date - (time.stopwatch() - outage.start) / .seconds(1)
+    let since = state.withLock { $0.waitingCalls > 0 ? $0.awaySince : nil }
+    return since.map { time.clock.date - (time.stopwatch() - $0) / .seconds(1) }
   }
 
   func beginRun() { state.withLock { $0.isRunCancelled = false } }
@@ -273,7 +275,10 @@ final class StoreRetryPolicy: Sendable {
   private func recordFailure(at now: Duration, _ retries: inout Retries) -> Duration {
     defer { retries.isCounted = true }
     return state.withLock { state in
-      if !retries.isCounted { state.waitingCalls += 1 }
+      if !retries.isCounted {
+        if state.waitingCalls == 0 { state.awaySince = now }
+        state.waitingCalls += 1
+      }
       // After a long time without a call, this is another outage.
       var outage = state.outage ?? Outage(start: now, end: now)
       if now - outage.end > .seconds(60) { outage = Outage(start: now, end: now) }

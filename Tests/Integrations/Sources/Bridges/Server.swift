@@ -28,17 +28,25 @@ func runServer(_ queue: TaskQueue, _ logger: Logger) async throws {
   // snippet.run
   let router = Router()
   addProbes(for: queue, to: router)
-  let group = ServiceGroup(
+  // An orchestrator asks from outside of the container.
+  let server = Application(
+    router: router,
+    configuration: .init(address: .hostname("0.0.0.0"))
+  )
+  var configuration = ServiceGroupConfiguration(
     services: [
-      Application(router: router),
-      QueueService(queue: queue, gracePeriod: .seconds(20)),
+      server, QueueService(queue: queue, gracePeriod: .seconds(20)),
     ],
     gracefulShutdownSignals: [.sigterm, .sigint],
     logger: logger
   )
+  configuration.maximumGracefulShutdownDuration = .seconds(25)
+  let group = ServiceGroup(configuration: configuration)
+
   let events = queue.events
   async let logged: Void = log(events, to: logger)
-  try await group.run()
+  // Handlers log with this logger.
+  try await withLogger(logger) { _ in try await group.run() }
   await logged
   // snippet.end
 }

@@ -7,7 +7,7 @@ import SteadfastQueue
 
 /// Reports how many tasks there are.
 ///
-/// Of all processes, one is enough.
+/// Only one process needs to do this.
 struct TaskGauges {
   private var gauges: [[String]: Gauge] = [:]
 

@@ -15,6 +15,9 @@ struct TracingMiddleware: TaskMiddleware, Injector, Extractor {
       var tasks = tasks
       let instrument = InstrumentationSystem.instrument
       for i in tasks.indices {
+        // A task inherits the metadata of the task whose handler adds it.
+        let own = tasks[i].metadata
+        tasks[i].metadata = own.filter { !$0.key.hasPrefix("trace.") }
         let context = span.context
         instrument.inject(context, into: &tasks[i].metadata, using: self)
       }
@@ -36,7 +39,7 @@ struct TracingMiddleware: TaskMiddleware, Injector, Extractor {
       span.attributes["steadfast.wait"] = task.waited / .seconds(1)
       do { try await next() } catch {
         span.attributes["steadfast.end"] = "\(type(of: error))"
-        // These are no failures.
+        // These aren't failures.
         if error is TaskSuspended || error is TaskSnoozed { return error }
         if error is CancellationError { return error }
         span.attributes["error.type"] = "\(type(of: error))"
@@ -52,9 +55,11 @@ struct TracingMiddleware: TaskMiddleware, Injector, Extractor {
   typealias Carrier = [String: String]
   func inject(_ text: String, forKey key: String, into all: inout Carrier) {
     // Metadata has little room, and a client may send long headers.
-    if text.utf8.count <= 512 { all[key] = text }
+    if text.utf8.count <= 512 { all["trace.\(key)"] = text }
   }
-  func extract(key: String, from all: Carrier) -> String? { all[key] }
+  func extract(key: String, from all: Carrier) -> String? {
+    all["trace.\(key)"]
+  }
 }
 
 extension Span {

@@ -93,6 +93,10 @@ import Testing
     #expect(queue.health.failure is Broken && !queue.health.isAlive)
     #expect(try await queue.runAvailable() == 0)
     #expect(queue.health.isAlive)
+    let other = makeQueue(on: store)
+    store.inject(.error(Broken())) { $0.kind == .open }
+    await #expect(throws: Broken.self) { try await other.run(within: .seconds(5)) }
+    #expect(other.health.failure is Broken && !other.health.isAlive)
   }
 
   @Test func `a queue is not ready while it asks its store again`() async throws {
