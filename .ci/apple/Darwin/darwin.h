@@ -170,7 +170,7 @@ struct winsize {
   unsigned short ws_ypixel;
 };
 
-// XNU, bsd/sys/signal.h; man 3 sigsetops, man 2 kill
+// XNU, bsd/sys/signal.h; man 3 sigsetops, man 2 kill, man 2 sigaction
 #define SIGHUP 1
 #define SIGINT 2
 #define SIGILL 4
@@ -201,6 +201,21 @@ int sigemptyset(sigset_t *);
 int sigfillset(sigset_t *);
 int sigismember(const sigset_t *, int);
 sig_t signal(int, sig_t);
+
+struct __siginfo;
+
+union __sigaction_u {
+  void (*_Nullable __sa_handler)(int);
+  void (*_Nullable __sa_sigaction)(int, struct __siginfo *, void *);
+};
+
+struct sigaction {
+  union __sigaction_u __sigaction_u;
+  sigset_t sa_mask;
+  int sa_flags;
+};
+
+int sigaction(int, const struct sigaction *_Nullable, struct sigaction *_Nullable);
 
 // XNU, bsd/sys/socket.h and bsd/sys/un.h; man 2 socket and the pages of the same names
 #define AF_UNIX 1
