@@ -48,7 +48,7 @@ public struct QueueStatistics: Sendable, Hashable {
     }
 
     mutating func count(_ change: TaskChange, of name: String) {
-      // Commands, too, end and move tasks, of which the queue may have attempted none.
+      // Only these are counted. Callers can end and move tasks that the queue has never attempted.
       switch change {
       case .end, .move: byName[key(of: name), default: TaskStatistics()].count(change)
       default: break
@@ -137,7 +137,7 @@ public struct DurationHistogram: Sendable, Hashable {
   ///
   /// Durations are counted in intervals, each about 19 % wide, and this returns the geometric mean
   /// of an interval's ends. So for durations of at least a microsecond, it differs from the exact
-  /// one by at most 9 %, the eighth root of 2.
+  /// one by at most a factor of 1.091, the eighth root of 2.
   ///
   /// - Parameter part: from 0 to 1; a number outside counts as the nearest of them.
   /// - Returns: a duration; zero if there are none.

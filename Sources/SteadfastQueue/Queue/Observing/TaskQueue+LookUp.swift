@@ -209,8 +209,8 @@ extension Persistence {
   /// - Parameters:
   ///   - filter: Which tasks to list.
   ///   - id: The ID before which the first page begins.
-  ///   - body: Called with the tasks of a page, of which there is at least one. It returns whether
-  ///     to go on.
+  ///   - body: Called with the tasks of each page, which is never empty. It returns whether to go
+  ///     on.
   /// - Throws: What the store throws.
   func forEachPageFromNewest(
     of filter: TaskFilter,
